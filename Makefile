@@ -90,7 +90,7 @@ bench: $(READY)
 	$(VENV)/bin/python bench/spark.py --quick
 
 requirements:
-	$(UV) pip compile pyproject.toml --extra arrow --extra private --extra spark --extra uvloop --group dev \
+	$(UV) pip compile pyproject.toml --extra arrow --extra private --extra spark --extra uvloop --extra websocket --group dev \
 		--universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-emit-find-links \
 		--custom-compile-command "make requirements" \

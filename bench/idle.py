@@ -118,7 +118,7 @@ async def rumormill(folder: Path) -> AsyncIterator[Running]:
             late = Daemon()
             await late.start(folder / "late", daemons[0].ticket)
             running.push_async_callback(late.stop)
-            while not (await late.client.history(TOPIC, offset=0, limit=1)).events:
+            while not (await late.client.history(TOPIC, offset=0, limit=1)).events:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             took = time.monotonic() - began
             speaking.cancel()

@@ -25,6 +25,7 @@ from rumormill.libp2p.multistream import Initiator, Listener
 from rumormill.libp2p.noise import NoiseHandshake, NoiseSession
 from rumormill.libp2p.pnet import PrivateNetwork, PrivateSession
 from rumormill.libp2p.upgrade import PrivateNoise, Upgrade
+from rumormill.libp2p.websocket import WebSocketSession
 from rumormill.libp2p.yamux import YamuxSession
 from rumormill.libp2p.yamux_types import DataReceived
 from rumormill.node.policy import read_policy
@@ -40,6 +41,7 @@ from rumormill.sync.messages import decode_sync, encode_sync
 from rumormill.trace.ndjson import NOT_AN_EVENT, decode_line
 from rumormill.trace.protobuf import EventError, decode_batch, decode_event
 from rumormill.wire.dns import DnsMessage, decode_texts
+from rumormill.wire.envelope import decode_envelope, encode_envelope
 from rumormill.wire.frames import FrameReader, frame
 from rumormill.wire.keys import PeerId, PrivateKey, PublicKey
 from rumormill.wire.multiaddr import Multiaddr
@@ -49,6 +51,10 @@ from rumormill.wire.topic_cipher import TopicKeys
 KEY = PrivateKey(bytes(32))
 NETWORK = PrivateNetwork(bytes(32))
 TOPIC_KEYS = TopicKeys([bytes(32)])
+UPGRADE = (
+    b"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
 PROTOCOLS = ("/noise", "/yamux/1.0.0", "/meshsub/1.2.0")
 
 
@@ -125,6 +131,18 @@ def noise(data: bytes) -> object:
             machine = Upgrade(KEY, outbound=outbound, **secrets)
     in_pieces(data, machine.receive)
     return choice & 7, len(machine.data_to_send())
+
+
+@target(WebSocketSession.receive)
+def websocket(data: bytes) -> object:
+    """A request and frames at a listener, or, behind a WebSocket that is open, frames alone."""
+    session = WebSocketSession()
+    if data and data[0] & 1:
+        session.receive(UPGRADE, 0.0)
+    said: list[bytes] = []
+    in_pieces(data, lambda piece: said.append(session.receive(piece, 0.0)))
+    session.send(b"answer")
+    return session.opened, session.ended, some(*said), len(session.data_to_send()) > 6
 
 
 @target(YamuxSession.receive)
@@ -204,6 +222,21 @@ def _all_frames(reader: FrameReader, data: bytes) -> list[bytes]:
 def envelope(data: bytes) -> None:
     """A signed peer record."""
     unseal_peer_record(data)
+
+
+@target(decode_envelope)
+def event_envelope(data: bytes) -> object:
+    """A payload with a key and headers: what was read is read again from what we make of it."""
+    found = decode_envelope(data)
+    again = encode_envelope(
+        found.data,
+        key=found.key,
+        headers=found.headers,
+        content_type=found.content_type,
+        created=found.created,
+    )
+    assert decode_envelope(again) == found
+    return some(*msgspec.structs.astuple(found))
 
 
 @target(TopicKeys.decrypt)

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING
 from rumormill.version import __version__
 
 if TYPE_CHECKING:
-    from rumormill.core.api import PeerView, Receipt
+    from rumormill.core.api import Message, PeerView, Receipt
     from rumormill.core.errors import LocalError, RumormillError
     from rumormill.core.event import Event
     from rumormill.core.inputs import Verdict
     from rumormill.daemon.doors import Doors
     from rumormill.log.model import Durability, StoreConfig
+    from rumormill.node.cloudevents import from_cloudevent, to_cloudevent
     from rumormill.node.config import NodeConfig
     from rumormill.node.node import Node
     from rumormill.node.subscription import Overflow, Subscription
@@ -21,6 +22,7 @@ __all__ = [
     "Durability",
     "Event",
     "LocalError",
+    "Message",
     "Node",
     "NodeConfig",
     "Overflow",
@@ -35,6 +37,8 @@ __all__ = [
     "Topic",
     "Verdict",
     "__version__",
+    "from_cloudevent",
+    "to_cloudevent",
 ]
 
 _HOMES = {
@@ -42,6 +46,7 @@ _HOMES = {
     "Durability": "rumormill.log.model",
     "Event": "rumormill.core.event",
     "LocalError": "rumormill.core.errors",
+    "Message": "rumormill.core.api",
     "Node": "rumormill.node.node",
     "NodeConfig": "rumormill.node.config",
     "Overflow": "rumormill.node.subscription",
@@ -55,6 +60,8 @@ _HOMES = {
     "SyncSubscription": "rumormill.node.sync",
     "Topic": "rumormill.node.node",
     "Verdict": "rumormill.core.inputs",
+    "from_cloudevent": "rumormill.node.cloudevents",
+    "to_cloudevent": "rumormill.node.cloudevents",
 }
 
 

@@ -1,5 +1,6 @@
 """`--where` and patterns on the command line."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,7 @@ def test_filters_and_patterns_through_a_daemon(tmp_path: Path) -> None:
     ("words", "sentence"),
     [
         (["sub", "news", "--where", "data.x = 3"], "where: write == to compare; at character 8"),
-        (["history", "news", "--where", "x"], "where: expected a field (data, topic"),
+        (["history", "news", "--where", "x"], "where: expected a field (data, headers, topic"),
         (["history", "news", "--where", "has data", "--graph"], "neither with --graph"),
         (["sub", "news*"], "stands for a whole level"),
         (["pub", "news/*", "x"], "is a pattern of names and not a topic"),
@@ -55,3 +56,25 @@ def test_what_is_wrong_is_said_before_anything_is_started(
     assert sentence in refused.stderr
     assert refused.returncode == 2
     assert len(refused.stderr.splitlines()) == 1
+
+
+def test_keys_and_headers_on_the_command_line(tmp_path: Path) -> None:
+    """What `pub` says of its messages is printed, filtered by and in the JSON of `history`."""
+    place = ("--home", tmp_path / "home")
+    about = ("--key", "order-17", "-H", "region=north", "-H", "x=a=b", "--content-type", "text/x")
+    with Terminal("node", *place) as node:
+        node.prints()
+        assert rumormill("pub", "orders", "two", *about, *place).returncode == 0
+        assert rumormill("pub", "orders", "plain", *place).returncode == 0
+        shown = rumormill("history", "orders", *place, "--format", "%k|%h|%c|%s\\n").stdout
+        assert shown == "order-17|region=north,x=a=b|text/x|two\n|||plain\n"
+        assert node.stop() == 0
+    mine = ("--where", "key == 'order-17' and headers.region == 'north'", "--json")
+    (line,) = rumormill("history", "orders", *place, *mine).stdout.splitlines()
+    found = json.loads(line)
+    assert (found["key"], found["data"], found["content_type"]) == ("order-17", "two", "text/x")
+    assert found["headers"] == {"region": "north", "x": "a=b"}
+    assert found["created"] <= found["received"] + 60
+    refused = rumormill("pub", "orders", "two", "-H", "region", *place)
+    assert "--header: 'region' is not KEY=VALUE" in refused.stderr
+    assert refused.returncode == 2

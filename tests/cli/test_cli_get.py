@@ -76,6 +76,9 @@ def test_what_cannot_be_had_is_said_in_one_sentence(homes: Path) -> None:
         assert done.returncode == 1
         assert "an event of gossipsub cannot be had by its name alone" in done.stderr
     with node(homes / "b"):
+        done = rumormill("history", UNKNOWN, "--most", "5", "--home", homes / "b")
+        assert done.returncode == 2
+        assert "--from and --most belong to --complete" in done.stderr
         done = rumormill("get", "news", "--home", homes / "b")
         assert done.returncode == 1
         assert "names no event" in done.stderr
@@ -93,9 +96,12 @@ def test_an_event_outlives_a_kill_of_all_holders(homes: Path) -> None:
         started = [nodes.enter_context(node(homes / name, "--join", ticket)) for name in names]
         done = rumormill("topics", "create", "news", "--home", homes / "a")
         topic = done.stdout.strip()
-        done = rumormill("pub", topic, "on disk", "--json", "--home", homes / "a")
-        event = json.loads(done.stdout)["id"]
-        for cid in (bytes.fromhex(event), cids.parse(topic)):
+        done = rumormill(
+            "pub", topic, "--json", "--home", homes / "a", stdin="first\nsecond\non disk\n"
+        )
+        events = [json.loads(line)["id"] for line in done.stdout.splitlines()]
+        event = events[-1]
+        for cid in (*map(bytes.fromhex, events), cids.parse(topic)):
             wait_until_kept(homes / "b", cid)
         for each in (author, *started):
             each.kill()
@@ -106,6 +112,16 @@ def test_an_event_outlives_a_kill_of_all_holders(homes: Path) -> None:
         assert (done.returncode, done.stdout) == (0, "on disk\n"), done.stderr
         done = rumormill("topics", "show", topic, *away)
         assert done.returncode == 0, done.stderr
+        nodes.enter_context(node(homes / "f", "--join", ticket))
+        walk = ("history", topic, "--home", homes / "f", "--complete", "--from", event)
+        done = rumormill(*walk, "--most", "2")
+        assert (done.returncode, sorted(done.stdout.split("\n"))) == (0, ["", "on disk", "second"])
+        assert "there are more than were asked for" in done.stderr
+        assert f"missing\t{cids.text(bytes.fromhex(events[0]))}" in done.stderr
+        done = rumormill(*walk)
+        lines = sorted(done.stdout.splitlines())
+        assert (done.returncode, lines) == (0, ["first", "on disk", "second"])
+        assert "who knows the newest events could not be asked" in done.stderr
 
 
 def wait_until_kept(home: Path, cid: bytes) -> None:

@@ -140,7 +140,7 @@ async def test_providers_are_announced_and_found_both_ways(
             assert result.peers == (ours.id,)
             listens = [ticket.partition("/p2p/")[0] for ticket in ours.tickets]
             endpoints = stranger._swarm.book.endpoints(PeerId(ours.id))
-            assert [f"/ip4/{host}/tcp/{port}" for host, port in endpoints] == listens
+            assert [f"/ip4/{each.host}/tcp/{each.port}" for each in endpoints] == listens
 
 
 async def test_peers_are_found_both_ways(javascript: Program) -> None:

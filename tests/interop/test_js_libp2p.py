@@ -181,7 +181,7 @@ async def test_identify_and_ping_are_answered_both_ways(javascript: Program, we_
         await keep_alive(ours, js)
         peer = connection_to(ours, js).remote_peer
         port = int(js.ticket.split("/")[4])
-        assert ("127.0.0.1", port) in ours._swarm.book.endpoints(peer)
+        assert ("127.0.0.1", port, 0) in ours._swarm.book.endpoints(peer)
         assert peer in ours._swarm.book.records
         assert not ours._swarm.counts
 

@@ -25,6 +25,7 @@ from rumormill.node.node import Node
 from rumormill.protocols.floodsub.router import FLOODSUB
 from rumormill.protocols.gossipsub.peers import GOSSIPSUB_1_1, GOSSIPSUB_1_2
 from rumormill.version import __version__
+from rumormill.wire.multiaddr import Endpoint
 from trace_log import TraceLog
 
 pytestmark = pytest.mark.interop
@@ -167,4 +168,4 @@ async def test_identify_and_ping_are_answered_both_ways(python: Program) -> None
         await keep_alive(ours, py)
         peer = connection_to(ours, py).remote_peer
         port = int(py.ticket.split("/")[4])
-        assert ("127.0.0.1", port) in ours._swarm.book.endpoints(peer)
+        assert Endpoint("127.0.0.1", port) in ours._swarm.book.endpoints(peer)

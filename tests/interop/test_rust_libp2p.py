@@ -25,6 +25,7 @@ from rumormill.node.node import Node
 from rumormill.node.subscription import Subscription
 from rumormill.version import __version__
 from rumormill.wire.keys import PeerId
+from rumormill.wire.multiaddr import Endpoint
 from trace_log import TraceLog
 
 pytestmark = [pytest.mark.interop, pytest.mark.rust]
@@ -60,7 +61,7 @@ async def test_identify_and_ping_are_answered_both_ways(rust: Program, we_dial: 
         await ping(ours, peer)
         await keep_alive(ours, peer)
         known = ours._swarm.book.endpoints(connection_to(ours, peer).remote_peer)
-        assert ("127.0.0.1", int(peer.ticket.split("/")[4])) in known
+        assert Endpoint("127.0.0.1", int(peer.ticket.split("/")[4])) in known
         assert not ours._swarm.counts
 
 
@@ -78,7 +79,9 @@ async def test_rusts_older_signed_record_does_not_hide_its_addresses(rust: Progr
         remote = connection_to(ours, peer).remote_peer
         port = int(peer.ticket.split("/")[4])
         known = ours._swarm.book
-        await until(lambda: ("127.0.0.1", port) in known.endpoints(remote), "its port is known")
+        await until(
+            lambda: Endpoint("127.0.0.1", port) in known.endpoints(remote), "its port is known"
+        )
         assert remote not in known.records
         assert not ours._swarm.counts
 

@@ -3,8 +3,9 @@
 import pytest
 
 from rumormill.libp2p.address_book import credible
+from rumormill.wire.multiaddr import Endpoint
 
-PUBLIC, PRIVATE, LOOPBACK = ("8.8.8.8", 1), ("10.0.0.7", 1), ("127.0.0.1", 1)
+PUBLIC, PRIVATE, LOOPBACK = (Endpoint(host, 1) for host in ("8.8.8.8", "10.0.0.7", "127.0.0.1"))
 EVERYWHERE = [PUBLIC, PRIVATE, LOOPBACK]
 
 
@@ -22,15 +23,15 @@ EVERYWHERE = [PUBLIC, PRIVATE, LOOPBACK]
     ],
 )
 def test_nobody_leads_us_where_it_could_not_go_itself(
-    hosts: list[str] | None, believed: list[tuple[str, int]]
+    hosts: list[str] | None, believed: list[Endpoint]
 ) -> None:
     assert credible(EVERYWHERE, hosts) == believed
 
 
 @pytest.mark.parametrize("host", ["::ffff:127.0.0.1", "::1", "169.254.169.254", "fc00::1"])
 def test_inner_addresses_are_known_in_every_spelling(host: str) -> None:
-    assert credible([(host, 80)], ["1.1.1.1"]) == []
+    assert credible([Endpoint(host, 80)], ["1.1.1.1"]) == []
 
 
 def test_nobody_is_everywhere() -> None:
-    assert credible([("0.0.0.0", 1), ("::", 1)], None) == []
+    assert credible([Endpoint("0.0.0.0", 1), Endpoint("::", 1)], None) == []

@@ -16,10 +16,10 @@ def test_whoever_knocks_while_we_close_is_let_go(turns: int) -> None:
     async def story() -> None:
         listening = Listening(asyncio.Protocol, lambda _: None)
         await listening.listen("127.0.0.1", 0)
-        endpoint = listening.addresses[0].tcp_endpoint
+        endpoint = listening.addresses[0].endpoint
         assert endpoint is not None
         await asyncio.sleep(0)
-        with socket.create_connection(endpoint):
+        with socket.create_connection((endpoint.host, endpoint.port)):
             for _ in range(turns):
                 await asyncio.sleep(0)
             await listening.close()

@@ -211,9 +211,9 @@ def test_whatever_comes_is_learnt_answered_or_counted(junk: bytes, at: int, now:
         there = Rig(ALICE, "alice", 1)
         for found in there.receive(data, "10.1.0.2", now):
             for address in found.addresses:
-                endpoint = Multiaddr.decode(address).tcp_endpoint
+                endpoint = Multiaddr.decode(address).endpoint
                 assert endpoint is not None
-                assert endpoint[0] == "10.1.0.2"
+                assert endpoint.host == "10.1.0.2"
         try:
             DnsMessage.decode(data)
         except DecodeError:

@@ -2,13 +2,13 @@
 
 from rumormill.libp2p.admission import Origin
 from rumormill.libp2p.own_addresses import OwnAddresses, expanded
-from rumormill.wire.multiaddr import Multiaddr
+from rumormill.wire.multiaddr import Endpoint, Multiaddr
 
 EVERYWHERE = Multiaddr.parse("/ip4/0.0.0.0/tcp/4001")
 
 
 def hosts(own: OwnAddresses) -> list[str]:
-    return [(address.tcp_endpoint or ("", 0))[0] for address in own.all()]
+    return [(address.endpoint or Endpoint("", 0)).host for address in own.all()]
 
 
 def observed(host: str, port: int = 4001) -> bytes:
@@ -20,7 +20,7 @@ def test_a_wildcard_is_never_told() -> None:
         own = OwnAddresses((), [Multiaddr.parse(everywhere)])
         assert hosts(own)
         assert not {"0.0.0.0", "::"} & set(hosts(own))
-        assert all((each.tcp_endpoint or ("", 0))[1] == 4001 for each in own.all())
+        assert all((each.endpoint or Endpoint("", 0)).port == 4001 for each in own.all())
 
 
 def test_where_it_listens_and_nowhere_else() -> None:

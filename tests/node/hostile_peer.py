@@ -66,10 +66,12 @@ class HostilePeer:
 
     async def call(self, node: Node) -> Self:
         """Open a TCP connection and say nothing."""
-        endpoint = Multiaddr.parse(node.tickets[0]).tcp_endpoint
+        endpoint = Multiaddr.parse(node.tickets[0]).endpoint
         assert endpoint is not None
         local = None if self.address is None else (self.address, 0)
-        self._reader, self._writer = await asyncio.open_connection(*endpoint, local_addr=local)
+        self._reader, self._writer = await asyncio.open_connection(
+            endpoint.host, endpoint.port, local_addr=local
+        )
         return self
 
     def handshake(self) -> NoiseHandshake:

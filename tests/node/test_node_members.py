@@ -99,23 +99,31 @@ def _remembered(log: EventLog) -> int:
     return 0 if written is None else len(Book(8).read(written, time.time()))
 
 
-def test_subscribers_find_each_other_though_nobody_between_them_subscribes() -> None:
-    """Fourteen nodes with three links each, so that the two are not linked by chance for long."""
+@pytest.mark.parametrize("count", [14, pytest.param(50, marks=pytest.mark.slow)])
+def test_three_subscribers_find_each_other_though_nobody_between_them_subscribes(
+    count: int,
+) -> None:
+    """All have few links, so that the three are not linked by chance for long."""
 
     async def story() -> None:
-        few = MembersConfig(interval=1.0, wanted=2, dialled=1, most=3)
+        few = MembersConfig(interval=1.0, wanted=3, dialled=2, most=6)
         async with contextlib.AsyncExitStack() as running:
-            nodes = [await running.enter_async_context(Node(None, members=few)) for _ in range(14)]
+            nodes = [
+                await running.enter_async_context(Node(None, members=few)) for _ in range(count)
+            ]
             for node in nodes[1:]:
                 await node.connect(nodes[0].tickets[0])
             await until(lambda: all(knows(node) >= 4 for node in nodes), "they know some others")
-            events = await nodes[6].subscribe("rare")
-            await nodes[11].subscribe("rare")
-            await nodes[11].wait_until_ready("rare", timeout=30)
-            await nodes[11].publish("rare", b"found")
-            assert await take(events, 1) == [b"found"]
+            chosen = [nodes[count // 5], nodes[count // 2], nodes[count - 1]]
+            events = [await node.subscribe("rare") for node in chosen]
+            for node in chosen:
+                await node.wait_until_ready("rare", peers=2, timeout=30)
+            for number, node in enumerate(chosen):
+                await node.publish("rare", b"found by %d" % number)
+            for each in events:
+                assert len(await take(each, 3)) == 3
 
-    run(story)
+    run(story, patience=120.0)
 
 
 def test_who_was_lost_is_found_again_when_it_can_be_reached() -> None:
@@ -136,6 +144,28 @@ def test_who_was_lost_is_found_again_when_it_can_be_reached() -> None:
             await alice.wait_until_ready("news", timeout=30)
             await alice.publish("news", b"there you are")
             assert await take(events, 1) == [b"there you are"]
+
+    run(story)
+
+
+def test_a_node_whose_address_has_changed_is_found_again(tmp_path: Path) -> None:
+    """It is killed and comes back at another port, where only whom it remembers it can find."""
+
+    async def story() -> None:
+        async with network(5) as nodes:
+            async with Node(tmp_path / "mover", members=QUICK) as mover:
+                await mover.connect(nodes[0].tickets[0])
+                await until(lambda: linked(mover) >= 3, "it is linked")
+                log, before = mover.log, mover.tickets[0]
+                await until(lambda: _remembered(log) >= 3, "it has written that down")
+                await kill(mover)
+            async with Node(tmp_path / "mover", members=QUICK) as mover:
+                assert mover.tickets[0] != before
+                here = before.rpartition("/")[2]
+                for node in nodes:
+                    await until(
+                        lambda node=node: here in [peer.id for peer in node.peers], "it is back"
+                    )
 
     run(story)
 

@@ -18,7 +18,7 @@ from rumormill.node.config import NodeConfig
 from rumormill.node.node import Node
 from rumormill.node.pending_sends import NOT_REACHED, OURSELVES, TOO_MANY_PENDING
 from rumormill.wire.keys import PrivateKey
-from rumormill.wire.multiaddr import Multiaddr
+from rumormill.wire.multiaddr import Endpoint, Multiaddr
 
 QUICK = NodeConfig(keep_alive_interval=0.05, idle_timeout=0.2, stream_retry_first=0.05)
 
@@ -332,18 +332,18 @@ def test_a_node_that_listens_everywhere_names_an_address_that_others_can_dial() 
 def test_a_hint_is_tried_last_and_pushes_out_nothing() -> None:
     """What the user and the peer itself said stands before what others say."""
     book = AddressBook()
-    book.give(b"peer", ("given", 1))
-    book.learn(b"peer", [("learnt", 2)])
-    book.hint(b"peer", [(f"hint{n}", 3) for n in range(10)])
-    assert book.endpoints(b"peer")[:2] == [("given", 1), ("learnt", 2)]
+    book.give(b"peer", Endpoint("given", 1))
+    book.learn(b"peer", [Endpoint("learnt", 2)])
+    book.hint(b"peer", [Endpoint(f"hint{n}", 3) for n in range(10)])
+    assert book.endpoints(b"peer")[:2] == [Endpoint("given", 1), Endpoint("learnt", 2)]
     assert len(book.endpoints(b"peer")) == 2 + MAX_HINTS
     for number in range(2 * MAX_HINTED_PEERS):
-        book.hint(number.to_bytes(4), [("liar", 4)])
-    assert book.endpoints(b"peer") == [("given", 1), ("learnt", 2)]
+        book.hint(number.to_bytes(4), [Endpoint("liar", 4)])
+    assert book.endpoints(b"peer") == [Endpoint("given", 1), Endpoint("learnt", 2)]
     assert book.forgotten == MAX_HINTED_PEERS + 1
-    book.hint(b"peer", [("again", 5)])
+    book.hint(b"peer", [Endpoint("again", 5)])
     book.hint(b"peer", [])
-    assert book.endpoints(b"peer")[-1] == ("again", 5)
+    assert book.endpoints(b"peer")[-1] == Endpoint("again", 5)
 
 
 def test_bad_addresses_are_not_learnt() -> None:

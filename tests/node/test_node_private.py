@@ -41,9 +41,9 @@ def key(tmp_path: Path) -> Path:
 
 
 def endpoint_of(node: Node) -> tuple[str, int]:
-    endpoint = Multiaddr.parse(node.tickets[0]).tcp_endpoint
+    endpoint = Multiaddr.parse(node.tickets[0]).endpoint
     assert endpoint is not None
-    return endpoint
+    return endpoint.host, endpoint.port
 
 
 def name_of(node: Node) -> str:

@@ -106,7 +106,7 @@ def test_streams_on_a_spare_connection_go_over_to_the_new_channel() -> None:
 
     async def story() -> None:
         async with connected() as (author, reader):
-            endpoint = author._swarm.own_addresses[0].tcp_endpoint
+            endpoint = author._swarm.own_addresses[0].endpoint
             assert endpoint is not None
             reader._swarm.book.give(author.id, endpoint)
             await reader._swarm._dial(author.id)

@@ -23,7 +23,7 @@ async def two_connections() -> AsyncIterator[tuple[Node, Node]]:
         await one.connect(other.tickets[0])
         await other.wait_until_ready(TOPIC)
         await one.wait_until_ready(TOPIC)
-        endpoint = Multiaddr.parse(one.tickets[0]).tcp_endpoint
+        endpoint = Multiaddr.parse(one.tickets[0]).endpoint
         assert endpoint is not None
         other._swarm.book.give(one.id, endpoint)
         await other._swarm._dial(one.id)

@@ -9,6 +9,7 @@ from rumormill.core.errors import LocalError
 from rumormill.node.config import NodeConfig
 from rumormill.node.node import Node
 from rumormill.wire.keys import PeerId
+from rumormill.wire.multiaddr import Endpoint
 from rumormill.wire.tickets import read_ticket
 
 
@@ -85,6 +86,22 @@ def test_ip6_is_spoken_where_there_is_any() -> None:
     run(story)
 
 
+@pytest.mark.parametrize(("kind", "works"), [("dns", True), ("dns4", True), ("dns6", False)])
+def test_a_name_is_looked_up_in_the_family_that_its_address_says(kind: str, works: bool) -> None:
+    """`localhost` leads to a node that listens in IPv4 alone."""
+
+    async def story() -> None:
+        async with Node(None) as first, Node(None) as second:
+            ticket = first.tickets[0].replace("/ip4/127.0.0.1/", f"/{kind}/localhost/")
+            if works:
+                await second.connect(ticket)
+            else:
+                with pytest.raises(LocalError, match="cannot reach"):
+                    await second.connect(ticket)
+
+    run(story)
+
+
 def test_what_is_announced_is_in_the_ticket_and_told_to_peers() -> None:
     async def story() -> None:
         told = "/dns4/mill.example.org/tcp/443"
@@ -93,7 +110,10 @@ def test_what_is_announced_is_in_the_ticket_and_told_to_peers() -> None:
             (listening,) = first._swarm.listening.addresses
             await second.connect(f"{listening}/p2p/{PeerId(first.id)}")
             book = second._swarm.book
-            await until(lambda: ("mill.example.org", 443) in book.endpoints(first.id), "it is told")
+            await until(
+                lambda: Endpoint("mill.example.org", 443, version=4) in book.endpoints(first.id),
+                "it is told",
+            )
 
     run(story)
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from rumormill.core.errors import DecodeError
 from rumormill.wire.keys import PeerId, PrivateKey
-from rumormill.wire.multiaddr import MAX_BYTES, Multiaddr, known_addresses
+from rumormill.wire.multiaddr import MAX_BYTES, Endpoint, Multiaddr, Way, known_addresses
 
 PEER = PrivateKey(bytes(32)).peer_id
 
@@ -34,16 +34,19 @@ def test_text_and_bytes_are_the_same_address(text: str, binary: str) -> None:
 def test_an_address_tells_what_to_dial_and_whom_to_expect() -> None:
     """Host, port and peer come out as a dialler needs them."""
     address = Multiaddr.tcp("127.0.0.1", 4001, PEER)
-    assert address.tcp_endpoint == ("127.0.0.1", 4001)
+    assert address.endpoint == Endpoint("127.0.0.1", 4001)
     assert address.peer_id == PEER
     assert isinstance(address.peer_id, PeerId)
-    assert Multiaddr.tcp("::1", 1).tcp_endpoint == ("::1", 1)
-    assert Multiaddr.tcp("example.org", 1).tcp_endpoint == ("example.org", 1)
+    assert Multiaddr.tcp("::1", 1).endpoint == Endpoint("::1", 1)
+    assert Multiaddr.tcp("example.org", 1).endpoint == Endpoint("example.org", 1)
     assert Multiaddr.tcp("example.org", 1).peer_id is None
-    assert Multiaddr.parse(f"/p2p/{PEER}").tcp_endpoint is None
-    assert Multiaddr.parse("/ip4/1.2.3.4").tcp_endpoint is None
-    assert Multiaddr.parse("/tcp/1/ip4/1.2.3.4").tcp_endpoint is None
-    assert Multiaddr.parse("/ip4/1.2.3.4/tcp/1/tcp/2").tcp_endpoint is None
+    for text, version in (("/dns/a.b/tcp/1", 0), ("/dns4/a.b/tcp/1", 4), ("/dns6/a.b/tcp/1", 6)):
+        assert Multiaddr.parse(text).endpoint == Endpoint("a.b", 1, version=version)
+        assert str(Multiaddr.tcp("a.b", 1, version=version)) == text
+    assert Multiaddr.parse(f"/p2p/{PEER}").endpoint is None
+    assert Multiaddr.parse("/ip4/1.2.3.4").endpoint is None
+    assert Multiaddr.parse("/tcp/1/ip4/1.2.3.4").endpoint is None
+    assert Multiaddr.parse("/ip4/1.2.3.4/tcp/1/tcp/2").endpoint is None
 
 
 def test_the_old_name_and_the_cid_form_of_a_peer_are_read_and_written_anew() -> None:
@@ -82,7 +85,8 @@ def test_the_old_name_and_the_cid_form_of_a_peer_are_read_and_written_anew() -> 
         "/dns/",
         "/p2p/nobody",
         "/udp/1",
-        "/ip4/1.2.3.4/tcp/1/ws",
+        "/ip4/1.2.3.4/tcp/1/ws/1",
+        "/ip4/1.2.3.4/tcp/1/ws/",
         "/tcp/1" * 9,
         "/tcp/1" * 100_000,
     ],
@@ -124,11 +128,11 @@ def test_an_address_beyond_the_limit_is_refused_unread() -> None:
 
 
 def test_unknown_addresses_in_a_list_are_skipped_and_counted() -> None:
-    """A peer that also speaks websockets or QUIC stays reachable on its TCP address."""
+    """A peer that also speaks QUIC or HTTP stays reachable on its TCP address."""
     tcp = Multiaddr.tcp("10.0.0.1", 4001)
-    websocket = tcp.encode() + bytes.fromhex("dd03")
+    http = tcp.encode() + bytes.fromhex("e003")
     quic = bytes.fromhex("040a000001910201bbcd03")
-    assert known_addresses([websocket, tcp.encode(), quic, b""]) == ([tcp], 3)
+    assert known_addresses([http, tcp.encode(), quic, b""]) == ([tcp], 3)
 
 
 def components() -> st.SearchStrategy[str]:
@@ -175,8 +179,6 @@ def test_fuzz_any_text_is_an_address_or_a_decode_error(text: str) -> None:
     [
         ("/ip4/192.0.2.1/udp/4001/quic-v1", "quic-v1"),
         ("/ip4/192.0.2.1/udp/4001/quic-v1/webtransport/certhash/uEiA", "webtransport"),
-        ("/dns4/example.org/tcp/443/tls/ws", "ws"),
-        ("/dns4/example.org/tcp/443/wss", "wss"),
         (f"/ip4/192.0.2.1/tcp/4001/p2p/{PEER}/p2p-circuit", "p2p-circuit"),
     ],
 )
@@ -186,6 +188,30 @@ def test_a_transport_that_is_not_spoken_is_named(text: str, transport: str) -> N
         Multiaddr.parse(text)
 
 
+@pytest.mark.parametrize(
+    ("tail", "binary", "way"),
+    [
+        ("/ws", "dd03", Way.WEBSOCKET),
+        ("/tls/ws", "c003dd03", Way.SECURE_WEBSOCKET),
+        ("/wss", "de03", Way.SECURE_WEBSOCKET),
+    ],
+)
+def test_websocket_lies_above_a_port(tail: str, binary: str, way: Way) -> None:
+    """The numbers are those of the multicodec table; /wss is what older peers write."""
+    for host, name in (("example.org", "dns4"), ("192.0.2.1", "ip4")):
+        address = Multiaddr.parse(f"/{name}/{host}/tcp/443{tail}/p2p/{PEER}")
+        assert str(address) == f"/{name}/{host}/tcp/443{tail}/p2p/{PEER}"
+        assert bytes.fromhex(binary) in address.encode()
+        assert Multiaddr.decode(address.encode()) == address
+        assert address.endpoint == Endpoint(host, 443, way, 4 if name == "dns4" else 0)
+    assert str(Endpoint("::1", 80, Way.WEBSOCKET)) == "[::1]:80/ws"
+
+
+@pytest.mark.parametrize("tail", ["/ws/ws", "/tls", "/ws/tls", "/tls/wss"])
+def test_other_orders_of_the_same_are_read_and_not_dialled(tail: str) -> None:
+    assert Multiaddr.parse(f"/ip4/192.0.2.1/tcp/443{tail}").endpoint is None
+
+
 def test_a_host_may_be_called_like_a_transport() -> None:
     """Names of hosts are values, not protocols."""
-    assert Multiaddr.parse("/dns4/ws/tcp/80").tcp_endpoint == ("ws", 80)
+    assert Multiaddr.parse("/dns4/ws/tcp/80").endpoint == Endpoint("ws", 80, version=4)

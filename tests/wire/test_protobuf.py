@@ -198,6 +198,7 @@ class TestGeneratedModules:
                 "skipPublish",
                 "stabilised",
                 "syncEnded",
+                "failPublish",
             ],
             "DeliverMessage": ["via"],
             "DropRPC": ["reason"],

@@ -119,9 +119,9 @@ def examine(resolved: Resolved) -> Iterator[Check]:
         yield run_async(_check_histories(resolved))
         return  # the addresses are taken by the node itself
     for address in resolved.texts("listen"):
-        endpoint = Multiaddr.parse(address).tcp_endpoint
-        assert endpoint is not None
-        yield _check_port("listen", Endpoint(*endpoint))
+        at = Multiaddr.parse(address).endpoint
+        assert at is not None
+        yield _check_port("listen", Endpoint(at.host, at.port))
     for name, endpoint_of in (("metrics", metrics_endpoint), ("flight", flight_endpoint)):
         wanted = endpoint_of(resolved.text(name))
         if wanted is not None:

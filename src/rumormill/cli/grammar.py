@@ -31,6 +31,7 @@ DATA_LOSS: Final = 4
 _LINE: Final = re.compile(r"((?:-\w, )?[\w-]+)(?: (\S.*?)([*!])?)?(?: = (\S+))?(?:  +(.*))?")
 _UNUSUAL: Final[dict[str, dict[str, Any]]] = {
     "--topic": {"dest": "topics"},
+    "--from": {"dest": "from_event"},
     "--supervisor": {"dest": "supervisors"},
     "--sub-topic": {"dest": "sub_topics"},
     "--topic-key": {"dest": "topic_keys"},

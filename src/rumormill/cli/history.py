@@ -23,6 +23,7 @@ from rumormill.daemon.control_messages import BATCH_EVENTS, ControlError, Events
 from rumormill.daemon.control_service import ControlClient, read_history
 from rumormill.log.event_log import EventLog
 from rumormill.node.topic_access import TopicAccess
+from rumormill.protocols.pulsarcast.format import cid as cids
 
 Read = Callable[[int, float | None, int], Awaitable[Events]]
 
@@ -31,6 +32,9 @@ _COMPLETE_SECONDS = 60.0
 
 _GET_SECONDS = 30.0
 """How long a single event is looked for, unless it is said."""
+
+_NAMED = 20
+"""Events that are named one by one when they are missing."""
 
 _LOOK_SECONDS = 1.0
 """How often a terminal is told how far it is."""
@@ -51,7 +55,14 @@ def run_history(options: argparse.Namespace) -> int:
     if options.where is not None and (verifies or options.graph):
         raise CommandError("--where goes neither with --graph nor with verify", USAGE)
     if options.complete:
-        run_async(_complete(topic, resolved))
+        wish = {
+            "start": tuple(options.from_event or ()),
+            "since": since or 0.0,
+            "most": whole("--most", options.most) or 0,
+        }
+        run_async(_complete(topic, resolved, wish))
+    elif options.from_event or options.most:
+        raise CommandError("--from and --most belong to --complete", USAGE)
     if verifies:
         return run_async(_verify(topic, resolved, span, options))
     if options.graph:
@@ -62,10 +73,15 @@ def run_history(options: argparse.Namespace) -> int:
     return run_async(_history(topic, resolved, span, where, choose_printer(options)))
 
 
-async def _complete(topic: str, resolved: Resolved) -> None:
+async def _complete(topic: str, resolved: Resolved, wish: dict[str, Any]) -> None:
     """Have the running node get what it lacks, and say on stderr how that went."""
-    found = await _compared(topic, resolved, _COMPLETE_SECONDS)
-    print(_told(found), file=sys.stderr)
+    async with _watched(topic, resolved) as client:
+        found = await client.fetch_history(topic, _COMPLETE_SECONDS, **wish)
+    print(found, file=sys.stderr)
+    for event in found.missing[:_NAMED]:
+        print(f"missing\t{cids.text(event)}", file=sys.stderr)
+    if len(found.missing) > _NAMED:
+        print(f"missing\tand {len(found.missing) - _NAMED} more", file=sys.stderr)
 
 
 class _Span(NamedTuple):
@@ -236,12 +252,19 @@ async def _sync(resolved: Resolved, options: argparse.Namespace) -> int:
 
 
 async def _compared(topic: str | None, resolved: Resolved, wait: float) -> Synced:
+    async with _watched(topic, resolved) as client:
+        return await client.sync(topic, wait)
+
+
+@contextlib.asynccontextmanager
+async def _watched(topic: str | None, resolved: Resolved) -> AsyncIterator[ControlClient]:
+    """The running node, whose progress is shown meanwhile."""
     async with running_node(resolved) as client, running_node(resolved) as watcher:
         if client is None or watcher is None:
             raise CommandError(f"no node runs in {resolved.home}; start `rumormill node`")
         watching = asyncio.ensure_future(_show_progress(watcher, topic))
         try:
-            return await client.sync(topic, wait)
+            yield client
         finally:
             watching.cancel()
             await asyncio.wait([watching])

@@ -93,6 +93,9 @@ with a node for this command only, which joins --join or a `sub` of the same hom
 topic TOPIC          the topic's name
 data [DATA]          the message; without it, stdin
 @peer
+--key KEY            what the messages are about; who gets them has it beside the data
+-H, --header NAME=VALUE*  a note on them, by name; may be repeated
+--content-type TYPE  what kind of data they are, such as application/json
 --count N            publish DATA so often
 --rate N             at most so many messages a second
 --sleep SECONDS      pause between messages
@@ -107,6 +110,7 @@ examples:
   seq 1000 | rumormill pub numbers --rate 100
   rumormill pub news < story.txt --send-on eof
   rumormill pub news ping --count 10 --sleep 1 --json
+  rumormill pub orders '{"pieces": 2}' --key order-17 -H region=north
   rumormill pub zdpuAoW87Vvr9dAPm... "I agree" --parent zdpuArepliesTo...
 """,
     "sub": """\
@@ -197,7 +201,11 @@ options:
 --count N            print at most so many events
 --order {offset,links}  as they came into this log (default), or each behind the one that it
     links to, the same in every log that has the same (Pulsarcast)
---complete           first compare with all connected nodes, and fetch what is missing
+--complete           first fetch what other nodes have, and in pulsarcast what the DHT has, as
+    far back as links go or --since says; what is missing is named on stderr
+--from CID*          with --complete: this event is one of the topic, go back from there too; may be
+    repeated
+--most N             with --complete: fetch at most so many events
 --graph              draw which event follows which
 @output
 
@@ -208,6 +216,7 @@ examples:
   rumormill history news --since 2026-01-31T12:00:00 --count 5
   rumormill history zdpuAoW87Vvr9dAPmkykJRFERe1SwDAatoTG1Zy26uqLP6v5h --graph
   rumormill history zdpuAoW87Vvr9dAPmkykJRFERe1SwDAatoTG1Zy26uqLP6v5h --order links
+  rumormill history zdpuAoW87Vvr9dAPmkykJRFERe1SwDAatoTG1Zy26uqLP6v5h --complete --most 1000
   rumormill history verify zdpuAoW87Vvr9dAPmkykJRFERe1SwDAatoTG1Zy26uqLP6v5h
 """,
     "get": """\

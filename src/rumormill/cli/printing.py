@@ -27,6 +27,9 @@ _FIELDS: Final[dict[str, Callable[[Event], bytes]]] = {
     "S": lambda event: b"%d" % len(event.data),
     "T": lambda event: iso(event.received).encode(),
     "i": lambda event: event.id.hex().encode(),
+    "k": lambda event: event.key or b"",
+    "h": lambda event: ",".join(f"{name}={text}" for name, text in event.headers.items()).encode(),
+    "c": lambda event: event.content_type.encode(),
 }
 
 Printer = Callable[[Event], bytes]
@@ -81,10 +84,16 @@ def event_json(event: Event) -> dict[str, Any]:
     }
     if event.parents:
         shown["parents"] = [parent.hex() for parent in event.parents]
-    try:
-        shown["data"] = event.data.decode()
-    except UnicodeDecodeError:
-        shown["data_base64"] = base64.b64encode(event.data).decode()
+    parts = {"data": event.data}
+    if event.head is not None:
+        shown |= {"headers": event.headers, "content_type": event.content_type}
+        if event.key is not None:
+            parts["key"] = event.key
+    for name, value in parts.items():
+        try:
+            shown[name] = value.decode()
+        except UnicodeDecodeError:
+            shown[f"{name}_base64"] = base64.b64encode(value).decode()
     return shown
 
 

@@ -16,15 +16,16 @@ from collections.abc import AsyncIterator, Iterable
 
 from rumormill.cli.grammar import DATA_LOSS, FAILURE, TIMEOUT, USAGE, CommandError
 from rumormill.cli.logs import begin
-from rumormill.cli.numbers import moment, seconds, whole
+from rumormill.cli.numbers import moment, pairs, seconds, whole
 from rumormill.cli.printing import choose_printer, receipt_json, write_events
 from rumormill.cli.session import Session, announced, open_session, run_async
 from rumormill.cli.settings import Resolved
 from rumormill.core.api import Reach
 from rumormill.core.errors import LimitError
-from rumormill.core.event import VERSION, Event
+from rumormill.core.event import VERSION, Event, Head
 from rumormill.core.where import Filter
 from rumormill.daemon.control_messages import BATCH_BYTES, BATCH_EVENTS, Begun
+from rumormill.wire.envelope import encode_envelope
 
 _CHUNK = 64 * 1024
 _MAX_LINE = 4 << 20
@@ -46,6 +47,7 @@ async def _publish(options: argparse.Namespace, resolved: Resolved) -> int:
         raise CommandError("choose one of --rate and --sleep", USAGE)
     if pause is not None:
         rate = 1 / pause
+    head = _head(options)
     if count is not None and options.data is None:
         raise CommandError("--count repeats DATA, and there is none", USAGE)
     async with open_session(resolved) as session:
@@ -61,16 +63,31 @@ async def _publish(options: argparse.Namespace, resolved: Resolved) -> int:
             source = _lines_of_stdin(whole_input=options.send_on == "eof")
         else:
             source = _repeated(options.data.encode(errors="surrogateescape"), count or 1)
-        return await _send(options, session, _batches(source, rate))
+        return await _send(options, session, _batches(source, rate), head)
+
+
+def _head(options: argparse.Namespace) -> Head | None:
+    """What was typed about the messages, checked before anything is started."""
+    if options.key is None and options.header is None and options.content_type is None:
+        return None
+    key = None if options.key is None else options.key.encode(errors="surrogateescape")
+    headers = dict(pairs("--header", options.header))
+    head = Head(key, headers, options.content_type or "")
+    encode_envelope(b"", key=head.key, headers=head.headers, content_type=head.content_type)
+    return head
 
 
 async def _send(
-    options: argparse.Namespace, session: Session, batches: AsyncIterator[list[bytes]]
+    options: argparse.Namespace,
+    session: Session,
+    batches: AsyncIterator[list[bytes]],
+    head: Head | None,
 ) -> int:
     published = unheard = 0
     last = note = ""
+    parents = options.parent or ()
     async for batch in batches:
-        for receipt in await session.service.publish(options.topic, batch, options.parent or ()):
+        for receipt in await session.service.publish(options.topic, batch, head, parents):
             published += 1
             if not receipt.peers:
                 unheard += 1

@@ -20,8 +20,7 @@ def reach(told: Iterable[Multiaddr], networks: Sequence[str]) -> str:
 
 
 def _is_loopback(address: Multiaddr) -> bool:
-    host, _ = address.tcp_endpoint or ("", 0)
     try:
-        return ip_address(host).is_loopback
+        return address.endpoint is not None and ip_address(address.endpoint.host).is_loopback
     except ValueError:
         return False

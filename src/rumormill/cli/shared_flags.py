@@ -64,10 +64,11 @@ options:
 --since TIME         begin so long ago (90s, 15m, 1h, 2d) or at an ISO time
 --offset N           begin at this offset of the log; -5: with the last five""",
     "where": """\
---where FILTER       only events that it matches, as 'data.celsius > 30 and topic == "roof"'""",
+--where FILTER       only events that it matches, as 'data.celsius > 30 and key == "roof"'""",
     "output": """\
 --format TEXT        how to print an event: %t topic, %o offset, %a author, %s payload, %S its
-    size, %T time received, %i id, %% and \\n \\t \\0 (default '%s\\n')
+    size, %T time received, %i id, %k key, %h headers (a=1,b=2), %c content type, %% and \\n
+    \\t \\0 (default '%s\\n')
 --json               print one JSON object a line
 --raw                print the payloads and nothing between""",
     "spark": """\

@@ -44,6 +44,15 @@ class TopicOptions(msgspec.Struct, frozen=True, kw_only=True):
 NO_OPTIONS: Final = TopicOptions()
 
 
+class Message(msgspec.Struct, frozen=True):
+    """What is published, where it is more than data: see `Node.publish`."""
+
+    data: bytes | str
+    key: bytes | str | None = None
+    headers: Mapping[str, str] | None = None
+    content_type: str | None = None
+
+
 class TopicVersion(msgspec.Struct, frozen=True):
     """One version of a topic that was created, as `Node.versions` lists it.
 
@@ -165,6 +174,35 @@ class Completeness(msgspec.Struct, frozen=True):
         if self.compared is None:
             return "not compared with another node yet"
         return f"has all that another node had {self.compared:.0f} seconds ago"
+
+
+class FetchedHistory(msgspec.Struct, frozen=True):
+    """What came of fetching a topic's history from other nodes; its events are in the log.
+
+    `events` came that were not there before. `missing` names those that others link to and nobody
+    had, or that were beyond a bound, which `bounded` tells. `answered` counts the nodes that gave
+    all they have. It is `complete` if nothing is missing and somebody was asked who knows the
+    newest events: never if nobody could be asked.
+    """
+
+    events: int = 0
+    missing: tuple[MessageId, ...] = ()
+    answered: int = 0
+    complete: bool = False
+    bounded: bool = False
+
+    def __str__(self) -> str:
+        """One sentence for people."""
+        events = "1 event" if self.events == 1 else f"{self.events} events"
+        nodes = "1 node has" if self.answered == 1 else f"{self.answered} nodes have"
+        told = f"fetched {events}; {nodes} given all"
+        if self.complete:
+            return f"{told}; nothing is missing, as far as they know"
+        if self.bounded:
+            return f"{told}; there are more than were asked for"
+        if self.missing:
+            return f"{told}; {len(self.missing)} events are missing"
+        return f"{told}; who knows the newest events could not be asked"
 
 
 class PeerView(msgspec.Struct, frozen=True):

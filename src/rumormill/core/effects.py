@@ -210,7 +210,7 @@ class SetTimer(Effect, frozen=True):
     timer: Hashable
     at: float
     patient: bool = False
-    """Whether it may fire some seconds late when there is a lot to do: nobody waits for it."""
+    """Whether it may fire a second late when there is a lot to do: nobody waits for it."""
 
 
 class CancelTimer(Effect, frozen=True):

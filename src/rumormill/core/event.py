@@ -4,6 +4,7 @@ Two other things are kept: notes, what a protocol must know again after a restar
 it holds for other peers.
 """
 
+from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 import msgspec
@@ -45,6 +46,14 @@ Kept: TypeAlias = Note | KeptRecord
 """What is kept beside events."""
 
 
+class Head(msgspec.Struct, frozen=True, gc=False):
+    """What a publisher said about an event besides its data."""
+
+    key: bytes | None = None
+    headers: dict[str, str] = {}
+    content_type: str = ""
+
+
 class Event(msgspec.Struct, frozen=True, gc=False):
     """One publication, independent of the protocol that carried it.
 
@@ -57,6 +66,9 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     event came, `offset` its place in the topic, `protocol` the protocol that brought it. `via` is
     "sync" when a subscriber gets what was fetched because it was missing, and "version" when it is
     told of a later version of its topic.
+
+    In a log `data` is what travelled. As an event is handed out, `data` is what its publisher gave,
+    and `head` what it said besides, if anything: `key`, `headers` and `content_type` are its parts.
     """
 
     topic: Topic
@@ -70,6 +82,22 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     offset: int = UNASSIGNED
     protocol: str = ""
     via: str = ""
+    head: Head | None = None
+
+    @property
+    def key(self) -> bytes | None:
+        """What the event is about, if its publisher said so."""
+        return None if self.head is None else self.head.key
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """What its publisher noted by name."""
+        return {} if self.head is None else self.head.headers
+
+    @property
+    def content_type(self) -> str:
+        """What kind of data it is, as in MIME; empty if nobody said."""
+        return "" if self.head is None else self.head.content_type
 
 
 def filled(event: Event, received: float, offset: int, protocol: str) -> Event:

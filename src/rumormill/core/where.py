@@ -1,13 +1,13 @@
 """Filters on what events say: a small language, read once, then asked for every event.
 
-    where = Filter('data.celsius > 30 and (topic == "roof" or data.tags contains "alarm")')
+    where = Filter('data.celsius > 30 and (key == "roof" or headers.kind == "alarm")')
     where.matches(event)
 
 A filter compares fields with values or with each other, by `==`, `!=`, `<`, `<=`, `>`, `>=`,
 `contains`, `startswith`, `endswith` and `in [...]`; `has FIELD` asks whether there is one; `and`,
 `or`, `not` and parentheses join comparisons. `data` is the payload read as JSON, and what it
-contains is reached by `.name`, `["name"]` and `[number]`. Values are text in quotes, numbers,
-`true`, `false` and `null`.
+contains is reached by `.name`, `["name"]` and `[number]`; `headers.name`, `key`, `content_type`
+and `topic` are text. Values are text in quotes, numbers, `true`, `false` and `null`.
 
 Rules: nothing of it is ever run as a program. A comparison with a field that is not there, or of
 values of two kinds, is false, `!=` of two kinds being true. The text, its depth and the payload
@@ -68,7 +68,20 @@ class _Facts:
 _Value: TypeAlias = Callable[[_Facts], Any]
 _Test: TypeAlias = Callable[[_Facts], bool]
 
-_TEXTS: Final[dict[str, _Value]] = {"topic": lambda facts: facts.event.topic}
+
+def _key(facts: _Facts) -> Any:
+    key = facts.event.key
+    try:
+        return _ABSENT if key is None else key.decode()
+    except UnicodeDecodeError:
+        return _ABSENT
+
+
+_TEXTS: Final[dict[str, _Value]] = {
+    "topic": lambda facts: facts.event.topic,
+    "key": _key,
+    "content_type": lambda facts: facts.event.content_type or _ABSENT,
+}
 """The fields that are text, or not there."""
 
 
@@ -267,13 +280,18 @@ class _Reader:
 
     def _field(self) -> _Operand:
         kind, name, at = self._next
-        known = ["data", *_TEXTS]
+        known = ["data", "headers", *_TEXTS]
         if kind != "word" or name not in known:
             self._refuse(f"expected a field ({', '.join(known)}) or a value")
         self._take()
         if name in _TEXTS:
             return _Operand(_TEXTS[name], str, False, at)
-        return _Operand(_at_path(self._path()), None, False, at)
+        path = self._path()
+        if name == "data":
+            return _Operand(_at_path(path), None, False, at)
+        if len(path) != 1 or not isinstance(header := path[0], str):
+            self._refuse('a header is written headers.name or headers["name"]', at)
+        return _Operand(lambda facts: facts.event.headers.get(header, _ABSENT), str, False, at)
 
     def _path(self) -> list[str | int]:
         """The way to what is within a field."""

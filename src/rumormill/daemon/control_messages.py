@@ -16,6 +16,7 @@ from rumormill.core.api import (
     ALONE,
     NO_OPTIONS,
     Completeness,
+    FetchedHistory,
     PeerView,
     Reach,
     Receipt,
@@ -23,7 +24,7 @@ from rumormill.core.api import (
     TopicTree,
 )
 from rumormill.core.errors import RumormillError
-from rumormill.core.event import Event
+from rumormill.core.event import Event, Head
 from rumormill.log.model import TopicExtent
 
 VERSION: Final = 1
@@ -73,10 +74,12 @@ class Join(Request, tag="join", frozen=True):
 
 
 class Publish(Request, tag="publish", frozen=True):
-    """Publish messages in this order; `parents` are the events that each of them follows."""
+    """Publish messages in this order, each with this key, headers and content type, if given;
+    `parents` are the events that each of them follows."""
 
     topic: str
     data: list[bytes]
+    head: Head | None = None
     parents: list[str] = []
 
 
@@ -128,6 +131,16 @@ class Fetch(Request, tag="fetch", frozen=True):
 
     event: str
     timeout: float
+
+
+class FetchHistory(Request, tag="fetch-history", frozen=True):
+    """Get a topic's history beyond the log into the log (`Node.fetch_history`)."""
+
+    topic: str
+    timeout: float
+    start: tuple[str, ...] = ()
+    since: float = 0.0
+    most: int = 0
 
 
 class ListTopics(Request, tag="topics", frozen=True):
@@ -240,6 +253,12 @@ class Synced(Answer, tag="synced", frozen=True):
     asked: int
     answered: int
     events: int
+
+
+class HistoryFetched(Answer, tag="history-fetched", frozen=True):
+    """The answer to `FetchHistory`."""
+
+    fetched: FetchedHistory
 
 
 class PeerList(Answer, tag="peer-list", frozen=True):

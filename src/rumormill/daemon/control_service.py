@@ -15,9 +15,18 @@ from typing import Any, Literal, Self, TypeVar
 import msgspec
 from msgspec.structs import asdict, replace
 
-from rumormill.core.api import ALONE, PeerView, Reach, Receipt, TopicOptions, TopicTree
+from rumormill.core.api import (
+    ALONE,
+    FetchedHistory,
+    Message,
+    PeerView,
+    Reach,
+    Receipt,
+    TopicOptions,
+    TopicTree,
+)
 from rumormill.core.errors import LocalError
-from rumormill.core.event import Event
+from rumormill.core.event import Event, Head
 from rumormill.core.ids import Topic
 from rumormill.core.patterns import is_pattern
 from rumormill.daemon import control_messages as messages
@@ -65,10 +74,14 @@ class Service(ABC):
         expected(await self.answer(messages.Reload()), messages.Done)
 
     async def publish(
-        self, topic: Topic, data: Sequence[bytes], parents: Sequence[str] = ()
+        self,
+        topic: Topic,
+        data: Sequence[bytes],
+        head: Head | None = None,
+        parents: Sequence[str] = (),
     ) -> list[Receipt]:
         """Publish a batch in its order; return when all of it is safe in the log."""
-        request = messages.Publish(topic, list(data), list(parents))
+        request = messages.Publish(topic, list(data), head, list(parents))
         return expected(await self.answer(request), messages.Receipts).receipts
 
     async def wait(self, topic: Topic, peers: int, seconds: float) -> None:
@@ -96,6 +109,19 @@ class Service(ABC):
         """An event by its name alone."""
         answer = expected(await self.answer(messages.Fetch(event, seconds)), messages.Events)
         return answer.events[0]
+
+    async def fetch_history(
+        self,
+        topic: Topic,
+        seconds: float,
+        *,
+        start: tuple[str, ...] = (),
+        since: float = 0.0,
+        most: int = 0,
+    ) -> FetchedHistory:
+        """Get a topic's history beyond the log into the log."""
+        request = messages.FetchHistory(topic, seconds, start, since, most)
+        return expected(await self.answer(request), messages.HistoryFetched).fetched
 
     async def topics(self) -> messages.TopicList:
         """Topics of the log and of the network."""
@@ -156,19 +182,20 @@ class NodeService(Service):
             case messages.Reload():
                 node.access.reload()
                 return messages.Done()
-            case messages.Publish(topic, data, parents):
+            case messages.Publish(topic, data, head, parents):
                 if not 0 < len(data) <= messages.BATCH_EVENTS:
                     raise messages.ControlError(
                         f"a batch has 1 to {messages.BATCH_EVENTS} messages"
                     )
-                return messages.Receipts(await node.publish_many(topic, data, parents=parents))
+                items = _items(data, head)
+                return messages.Receipts(await node.publish_many(topic, items, parents=parents))
             case messages.Wait() | messages.Sync():
                 try:
                     return await self._in_time(request)
                 except LocalError as error:
                     raise messages.ControlError(str(error), "timeout") from None
-            case messages.Fetch(event, timeout):
-                return messages.Events([await node.fetch(event, timeout=timeout)])
+            case messages.Fetch() | messages.FetchHistory():
+                return await self._fetch(request)
             case messages.ReadHistory():
                 return await self._read_history(request)
             case messages.ListTopics():
@@ -185,6 +212,20 @@ class NodeService(Service):
         if isinstance(request, messages.ShowTree):
             return messages.TreeShown(await self._node.topic_tree(request.topic))
         return messages.TopicShown(await self._node.describe_topic(request.topic))
+
+    async def _fetch(self, request: messages.Fetch | messages.FetchHistory) -> messages.Answer:
+        """Get what others have."""
+        if isinstance(request, messages.Fetch):
+            event = await self._node.fetch(request.event, timeout=request.timeout)
+            return messages.Events([event])
+        fetched = await self._node.fetch_history(
+            request.topic,
+            start=request.start,
+            since=request.since,
+            most=request.most,
+            timeout=request.timeout,
+        )
+        return messages.HistoryFetched(fetched)
 
     async def _in_time(self, request: messages.Wait | messages.Sync) -> messages.Answer:
         """Carry out what may take as long as the command says."""
@@ -247,6 +288,12 @@ class NodeService(Service):
                 lost = subscription.dropped
         finally:
             subscription.close()
+
+
+def _items(data: list[bytes], head: Head | None) -> Sequence[bytes | Message]:
+    if head is None:
+        return data
+    return [Message(each, head.key, head.headers, head.content_type) for each in data]
 
 
 def find_offset(log: EventLog, topic: Topic, offset: int | None, since: float | None) -> int | None:

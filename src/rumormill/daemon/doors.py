@@ -19,7 +19,7 @@ from rumormill.daemon.control_messages import socket_path
 from rumormill.daemon.control_server import ControlServer
 from rumormill.daemon.control_service import NodeService
 from rumormill.daemon.endpoint import Endpoint, flight_endpoint, metrics_endpoint
-from rumormill.daemon.flight_door import PemFiles, flight_door, publisher_of
+from rumormill.daemon.flight_door import PemFiles, fetcher_of, flight_door, publisher_of
 from rumormill.daemon.flight_service import FlightService
 from rumormill.daemon.metrics_server import MetricsServer
 from rumormill.daemon.served_node import ServedNode
@@ -124,8 +124,8 @@ class Doors:
             await self._open_flight(self._flight)
 
     async def _open_flight(self, endpoint: Endpoint) -> None:
-        publish = publisher_of(self._node, asyncio.get_running_loop())
-        service = FlightService(self._node.log, publish)
+        node, loop = self._node, asyncio.get_running_loop()
+        service = FlightService(node.log, publisher_of(node, loop), fetcher_of(node, loop))
         door = contextlib.ExitStack()
         # In a thread, because Arrow takes a while to import, and because whoever is publishing
         # when the door is closed needs the loop to finish.

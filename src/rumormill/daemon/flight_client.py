@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
+from rumormill.core.api import FetchedHistory
 from rumormill.core.errors import LocalError
 from rumormill.daemon import flight_messages as messages
 from rumormill.log.arrow import event_schema
@@ -52,6 +53,12 @@ class DoorClient:
         request = msgspec.json.encode(messages.SinceRequest(topic, time))
         return msgspec.json.decode(self._act("since", request), type=int | None)
 
+    def fetch_history(self, topic: str, most: int) -> FetchedHistory:
+        """Have the node get a topic's history beyond its log; it takes as long as it takes."""
+        request = msgspec.json.encode(messages.FetchRequest(topic, most))
+        answer = self._act("fetch-history", request, self._long)
+        return msgspec.json.decode(answer, type=FetchedHistory)
+
     def forget(self, prefix: str, keep: str = "") -> int:
         """Let go of what the door remembers of published rows; return of how many keys."""
         request = msgspec.json.encode(messages.ForgetRequest(prefix, keep))
@@ -85,9 +92,9 @@ class DoorClient:
                 raise LocalError(f"the node at {self.endpoint} did not say that it published")
             return msgspec.json.decode(answer.to_pybytes(), type=messages.PutResult)
 
-    def _act(self, kind: str, body: bytes = b"") -> bytes:
+    def _act(self, kind: str, body: bytes = b"", how: Any = None) -> bytes:
         with self._translated():
-            (result,) = self._client.do_action((kind, body), self._quick)
+            (result,) = self._client.do_action((kind, body), how or self._quick)
             found: bytes = result.body.to_pybytes()
             return found
 

@@ -23,11 +23,12 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from rumormill.core.api import FetchedHistory
 from rumormill.core.errors import LocalError, RumormillError
 from rumormill.core.event import Note
 from rumormill.daemon import flight_messages as messages
 from rumormill.daemon.endpoint import Endpoint
-from rumormill.daemon.flight_service import FlightService, Publish
+from rumormill.daemon.flight_service import Fetch, FlightService, Publish
 from rumormill.daemon.served_node import ServedNode
 from rumormill.log import files
 from rumormill.log.arrow import read_batches
@@ -49,6 +50,9 @@ _REFUSED_SECONDS: Final = 600.0
 
 _PUBLISH_SECONDS: Final = 300.0
 """Our choice: a node that does not keep 256 rows in so long is stuck."""
+
+_FETCH_SECONDS: Final = 3600.0
+"""Our choice: what a node has not fetched in an hour, a query does not wait for."""
 
 _log = logging.getLogger("rumormill.log")
 
@@ -98,6 +102,16 @@ def publisher_of(node: ServedNode, loop: asyncio.AbstractEventLoop) -> Publish:
             raise LocalError("the node does not publish: its log or its peers are stuck") from None
 
     return publish
+
+
+def fetcher_of(node: ServedNode, loop: asyncio.AbstractEventLoop) -> Fetch:
+    """Fetch through a node whose loop runs in another thread."""
+
+    def fetch(topic: str, most: int) -> FetchedHistory:
+        work = node.fetch_history(topic, start=(), since=0.0, most=most, timeout=_FETCH_SECONDS)
+        return asyncio.run_coroutine_threadsafe(work, loop).result()
+
+    return fetch
 
 
 def _read(path: str | Path) -> bytes:

@@ -62,6 +62,13 @@ class SinceRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     time: float
 
 
+class FetchRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An action: get a topic's history beyond the log into the log, `most` events, 0 for all."""
+
+    topic: str
+    most: int = 0
+
+
 class ForgetRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An action: the rows under keys with this beginning are never sent again, but for `keep`."""
 

@@ -73,6 +73,10 @@ class Server(flight.FlightServerBase):  # type: ignore[misc]
                     answer: Any = self._service.log.topics()
                 case "since":
                     answer = self._service.since(messages.decode(body, messages.SinceRequest))
+                case "fetch-history":
+                    with self._slot():
+                        request = messages.decode(body, messages.FetchRequest)
+                        answer = self._service.fetch(request)
                 case "forget":
                     answer = self._service.forget(messages.decode(body, messages.ForgetRequest))
                 case _:
@@ -84,6 +88,7 @@ class Server(flight.FlightServerBase):  # type: ignore[misc]
         return [
             ("topics", "every topic with its first and next offset"),
             ("since", "the first offset received at a time or later"),
+            ("fetch-history", "get a topic's history beyond the log into the log"),
             ("forget", "drop the notes of rows that are never sent again"),
         ]
 

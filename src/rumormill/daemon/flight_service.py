@@ -19,6 +19,7 @@ from typing import Any, Final, Self, TypeAlias
 
 import msgspec
 
+from rumormill.core.api import FetchedHistory
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Note
 from rumormill.daemon import flight_messages as messages
@@ -40,6 +41,8 @@ _DIGEST_BYTES: Final = 16
 
 Publish: TypeAlias = Callable[[Sequence[tuple[str, bytes, Note]]], None]
 """Publishes rows with their notes, in this order; returns when the log is safe."""
+Fetch: TypeAlias = Callable[[str, int], FetchedHistory]
+"""Gets a topic's history beyond the log into the log, so many events at most, 0 for all."""
 
 
 class Progress(msgspec.Struct):
@@ -70,9 +73,12 @@ class Progress(msgspec.Struct):
 class FlightService:
     """What can be asked through the door, without Flight around it."""
 
-    def __init__(self, log: EventLog, publish: Publish | None = None) -> None:
+    def __init__(
+        self, log: EventLog, publish: Publish | None = None, fetch: Fetch | None = None
+    ) -> None:
         self.log = log
         self.publish = publish
+        self._fetch = fetch
         self._freed = threading.Condition()
         self._busy: dict[str, None] = {}
 
@@ -80,6 +86,12 @@ class FlightService:
         """The offset of the first event since a time."""
         found = self.log.read_since(request.topic, request.time, 1)
         return found[0].offset if found else None
+
+    def fetch(self, request: messages.FetchRequest) -> FetchedHistory:
+        """Have the node get what others have of a topic."""
+        if self._fetch is None:
+            raise LocalError("this door only reads: a node fetches, rumormill node --flight")
+        return self._fetch(request.topic, request.most)
 
     def ranges(self, request: messages.PlanRequest) -> list[messages.RangeRequest]:
         """A read, cut in parts that can be read at the same time."""

@@ -43,9 +43,9 @@ class MetricsServer:
             await self._listening.listen(*endpoint)
         except LocalError as error:
             raise LocalError(f"metrics: {error}") from error
-        found = self._listening.addresses[0].tcp_endpoint
+        found = self._listening.addresses[0].endpoint
         assert found is not None
-        return endpoint._replace(port=found[1])
+        return endpoint._replace(port=found.port)
 
     async def close(self) -> None:
         """Stop listening and drop whoever is still connected."""

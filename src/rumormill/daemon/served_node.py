@@ -7,7 +7,16 @@ it calls there.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
-from rumormill.core.api import Completeness, Linking, PeerView, Publishers, Receipt, TopicTree
+from rumormill.core.api import (
+    Completeness,
+    FetchedHistory,
+    Linking,
+    Message,
+    PeerView,
+    Publishers,
+    Receipt,
+    TopicTree,
+)
 from rumormill.core.event import Event, Note
 from rumormill.core.ids import PeerId, Topic
 from rumormill.log.event_log import EventLog
@@ -119,6 +128,17 @@ class ServedNode(Protocol):
     ) -> Event:
         """Get an event by its name alone."""
 
+    async def fetch_history(
+        self,
+        topic: Topic,
+        *,
+        start: Iterable[str],
+        since: float,
+        most: int,
+        timeout: float | None,  # noqa: ASYNC109 (as in `Node`)
+    ) -> FetchedHistory:
+        """Get a topic's history beyond the log into the log."""
+
     async def subscribe(
         self,
         topic: Topic,
@@ -144,7 +164,7 @@ class ServedNode(Protocol):
         """Compare histories with every connected node now."""
 
     async def publish_many(
-        self, topic: Topic, items: Iterable[bytes], *, parents: Iterable[str]
+        self, topic: Topic, items: Iterable[bytes | Message], *, parents: Iterable[str]
     ) -> list[Receipt]:
         """Publish in this order; return when all of it is safe in the log."""
 

@@ -12,10 +12,12 @@ from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import Final, TypeVar
 
+from msgspec.structs import replace
+
 from rumormill.core.errors import PeerError
 from rumormill.core.ids import PeerId
 from rumormill.libp2p.envelope import unseal_peer_record
-from rumormill.wire.multiaddr import Multiaddr, known_addresses
+from rumormill.wire.multiaddr import Endpoint, Multiaddr, known_addresses
 
 T = TypeVar("T")
 
@@ -32,19 +34,19 @@ WILDCARDS: Final = ("0.0.0.0", "::")
 
 
 class AddressBook:
-    """TCP endpoints by peer, and signed records to pass on."""
+    """Endpoints by peer, and signed records to pass on."""
 
     def __init__(self) -> None:
-        self._learnt: dict[PeerId, dict[tuple[str, int], None]] = {}
-        self._given: dict[PeerId, dict[tuple[str, int], None]] = {}
-        self._hinted: dict[PeerId, tuple[tuple[str, int], ...]] = {}
+        self._learnt: dict[PeerId, dict[Endpoint, None]] = {}
+        self._given: dict[PeerId, dict[Endpoint, None]] = {}
+        self._hinted: dict[PeerId, tuple[Endpoint, ...]] = {}
         self.agents: dict[PeerId, str] = {}
         """What peers say they are, the programs that they run."""
         self.records: dict[PeerId, bytes] = {}
         """Signed peer records as their owners sealed them, for peer exchange."""
         self.forgotten = 0
 
-    def give(self, peer: PeerId, endpoint: tuple[str, int]) -> None:
+    def give(self, peer: PeerId, endpoint: Endpoint) -> None:
         """Remember an endpoint that the user named."""
         self._given.setdefault(peer, {})[endpoint] = None
 
@@ -52,13 +54,13 @@ class AddressBook:
         """Remember the endpoints of a ticket; return the peers that it names."""
         peers: dict[PeerId, None] = {}
         for address in ticket:
-            peer, endpoint = address.peer_id, address.tcp_endpoint
+            peer, endpoint = address.peer_id, address.endpoint
             if peer is not None and endpoint is not None:
                 self.give(bytes(peer), endpoint)
                 peers[bytes(peer)] = None
         return tuple(peers)
 
-    def learn(self, peer: PeerId, endpoints: Iterable[tuple[str, int]]) -> None:
+    def learn(self, peer: PeerId, endpoints: Iterable[Endpoint]) -> None:
         """Remember endpoints that the network named, instead of those learnt before."""
         self._learnt.pop(peer, None)
         found = dict.fromkeys(endpoints)
@@ -73,7 +75,7 @@ class AddressBook:
             raise PeerError("wrong-peer", "a record of another peer")
         self.learn(peer, endpoints_among(opened.addresses))
 
-    def hint(self, peer: PeerId, endpoints: Iterable[tuple[str, int]]) -> None:
+    def hint(self, peer: PeerId, endpoints: Iterable[Endpoint]) -> None:
         """Remember endpoints that one peer named for another, instead of earlier such hints."""
         found = tuple(dict.fromkeys(endpoints))[:MAX_HINTS]
         if not found:
@@ -95,21 +97,24 @@ class AddressBook:
             self.forgotten += 1
         table[peer] = value
 
-    def endpoints(self, peer: PeerId) -> list[tuple[str, int]]:
+    def endpoints(self, peer: PeerId) -> list[Endpoint]:
         """Where to try a peer: what the user said, what the peer said, what others said."""
         given, learnt = self._given.get(peer, ()), self._learnt.get(peer, ())
         return list(dict.fromkeys([*given, *learnt, *self._hinted.get(peer, ())]))
 
 
-def endpoints_among(addresses: Iterable[bytes]) -> list[tuple[str, int]]:
-    """The TCP endpoints among a peer's addresses, which are binary multiaddrs."""
-    endpoints = (address.tcp_endpoint for address in known_addresses(addresses)[0])
+def endpoints_among(addresses: Iterable[bytes]) -> list[Endpoint]:
+    """The endpoints among a peer's addresses, which are binary multiaddrs."""
+    endpoints = (address.endpoint for address in known_addresses(addresses)[0])
     return [endpoint for endpoint in endpoints if endpoint is not None]
 
 
-def credible(
-    endpoints: Iterable[tuple[str, int]], hosts: Iterable[str] | None
-) -> list[tuple[str, int]]:
+def placed(endpoints: Iterable[Endpoint], seen_at: str) -> list[Endpoint]:
+    """The endpoints of a peer that is seen at a host: who listens everywhere does so there."""
+    return [replace(each, host=seen_at) if each.host in WILDCARDS else each for each in endpoints]
+
+
+def credible(endpoints: Iterable[Endpoint], hosts: Iterable[str] | None) -> list[Endpoint]:
     """The endpoints that somebody at one of these hosts could reach; all, if it is no peer's word.
 
     Who is on this machine may know of others on it, who is in a private network of others there.
@@ -117,9 +122,7 @@ def credible(
     """
     near = 2 if hosts is None else max(map(_nearness, hosts), default=0)
     return [
-        (host, port)
-        for host, port in endpoints
-        if host not in WILDCARDS and _nearness(host) <= near
+        each for each in endpoints if each.host not in WILDCARDS and _nearness(each.host) <= near
     ]
 
 
@@ -135,6 +138,7 @@ def _nearness(host: str) -> int:
 
 
 @lru_cache(4096)
-def encoded(host: str, port: int) -> bytes:
+def encoded(endpoint: Endpoint) -> bytes:
     """An endpoint as a binary multiaddr."""
-    return Multiaddr.tcp(host, port).encode()
+    at = endpoint
+    return Multiaddr.tcp(at.host, at.port, way=at.way, version=at.version).encode()

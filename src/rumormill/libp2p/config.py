@@ -21,6 +21,12 @@ class ConnectionConfig(Config, frozen=True, kw_only=True):
     deny_peers: tuple[str, ...] = ()
     """The ids of peers that may not be connected, allowed or not."""
 
+    tls_certificate: str = ""
+    """The file of a certificate that browsers accept, in PEM, to listen on `/tls/ws`."""
+
+    tls_key: str = ""
+    """The file of its key."""
+
     max_connections: int = 512
     """Connections at most, both directions. go's connection manager starts to trim at 192."""
 

@@ -1,4 +1,4 @@
-"""A connection: TCP bytes through noise and yamux to streams, and back.
+"""A connection: bytes of TCP, or of WebSocket, through noise and yamux to streams, and back.
 
 The upgrade (`upgrade`) encrypts it and proves who is there; yamux carries streams from then on.
 Whatever breaks a rule ends this connection and nothing else.
@@ -31,7 +31,7 @@ from rumormill.libp2p.upgrade import PrivateNoise, Upgrade
 from rumormill.libp2p.yamux import YamuxSession
 from rumormill.libp2p.yamux_types import RESET_BY_PEER, DataReceived, Event
 from rumormill.wire.keys import PeerId, PrivateKey
-from rumormill.wire.multiaddr import Multiaddr
+from rumormill.wire.multiaddr import Multiaddr, Way
 
 RETIRED = "another connection has taken its place"
 _USELESS_AT_A_TIME = 10
@@ -139,8 +139,8 @@ class Connection(asyncio.Protocol):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         peername = transport.get_extra_info("peername")
         if peername:
-            host = peername[0].partition("%")[0]
-            self.remote_address = str(Multiaddr.tcp(host, peername[1]))
+            host, way = peername[0].partition("%")[0], transport.get_extra_info("way", Way.PLAIN)
+            self.remote_address = str(Multiaddr.tcp(host, peername[1], way=way))
             self.origin = origin_of(host)
         if not self._owner.admit(self):
             return
@@ -165,7 +165,7 @@ class Connection(asyncio.Protocol):
         try:
             self._behind = self._work()
         except PeerError as error:
-            self._fail(error)
+            self.fail(error)
         if self.session.has_output:  # windows have been reopened, streams refused, pings answered
             self.wake()
         transport = self._transport
@@ -424,7 +424,7 @@ class Connection(asyncio.Protocol):
         self._owner.count(f"{what}-timeout")
         self.close(f"{what} timeout")
 
-    def _fail(self, error: PeerError) -> None:
+    def fail(self, error: PeerError) -> None:
         """End a connection whose peer broke a rule; yamux tells it, if it reads that soon."""
         self._owner.count(error.reason)
         self._flush()

@@ -42,7 +42,7 @@ _MULTICAST_ALL: Final = 49
 
 def heard_on(listening: Sequence[Multiaddr]) -> list[IPv4Interface]:
     """The links on which a node is found that listens at these addresses."""
-    hosts = [address.tcp_endpoint[0] for address in listening if address.tcp_endpoint is not None]
+    hosts = [address.endpoint.host for address in listening if address.endpoint is not None]
     return [link for link in links() if "0.0.0.0" in hosts or str(link.ip) in hosts]
 
 

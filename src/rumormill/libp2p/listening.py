@@ -7,15 +7,31 @@ waits meanwhile does so in the kernel's queue.
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Callable
-from typing import Final
+from functools import partial
+from typing import Any, Final, NamedTuple, cast
 
 from rumormill.core.errors import LocalError
-from rumormill.wire.multiaddr import Multiaddr
+from rumormill.wire.multiaddr import Multiaddr, Way
 
 _BACKLOG: Final = 256
 _PAUSE: Final = 1.0
 """Seconds until the next try: asyncio's own."""
+_MAX_SECURING: Final = 64
+_TLS_TIMEOUT: Final = 5.0
+"""Handshakes of TLS at a time, and seconds for each."""
+
+
+class Layer(NamedTuple):
+    """What lies between the sockets that are taken and the protocols that are made for them."""
+
+    way: Way
+    around: Callable[[Any], asyncio.Protocol]
+    tls: ssl.SSLContext | None
+
+
+PLAIN: Final = Layer(Way.PLAIN, lambda made: cast("asyncio.Protocol", made), None)
 
 
 class Listening:
@@ -27,35 +43,39 @@ class Listening:
         self.addresses: list[Multiaddr] = []
         """Where we listen."""
         self._sockets: dict[socket.socket, asyncio.Task[None]] = {}
+        self._securing: dict[asyncio.Task[None], None] = {}
+        """Handshakes of TLS that are not done."""
 
-    async def listen(self, host: str, port: int) -> None:
+    async def listen(self, host: str, port: int, layer: Layer = PLAIN) -> None:
         """Take connections at a TCP address from now on."""
         loop = asyncio.get_running_loop()
         try:
             found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             for family, _, _, _, address in dict.fromkeys(found):
                 listener = socket.create_server(address[:2], family=family)
-                self.addresses.append(Multiaddr.tcp(*listener.getsockname()[:2]))
-                self.take_from(listener)
+                bound, number = listener.getsockname()[:2]
+                self.addresses.append(Multiaddr.tcp(bound, number, way=layer.way))
+                self.take_from(listener, layer)
         except OSError as error:
             where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
             raise LocalError(f"cannot listen on {where}: {error.strerror or error}") from error
 
-    def take_from(self, listener: socket.socket) -> None:
+    def take_from(self, listener: socket.socket, layer: Layer = PLAIN) -> None:
         """Take connections from a socket that is bound, and close it in the end."""
         listener.listen(_BACKLOG)
         listener.setblocking(False)
-        self._sockets[listener] = asyncio.ensure_future(self._accept(listener))
+        self._sockets[listener] = asyncio.ensure_future(self._accept(listener, layer))
 
     async def close(self) -> None:
         """Take none any more."""
-        for accepting in self._sockets.values():
-            accepting.cancel()
-        await asyncio.gather(*self._sockets.values(), return_exceptions=True)
+        tasks = [*self._sockets.values(), *self._securing]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         for listener in self._sockets:
             listener.close()
 
-    async def _accept(self, listener: socket.socket) -> None:
+    async def _accept(self, listener: socket.socket, layer: Layer) -> None:
         """Take connections until cancelled.
 
         None is in a future on the way: `sock_accept` would lose one that comes in the turn of the
@@ -74,10 +94,31 @@ class Listening:
                 self._count("no-descriptors")
                 await asyncio.sleep(_PAUSE)
                 continue
-            try:
-                await loop.connect_accepted_socket(self._make, accepted)
-            except OSError:
+            if layer.tls is None:
+                try:
+                    await loop.connect_accepted_socket(partial(self._made, layer), accepted)
+                except OSError:
+                    accepted.close()
+            elif len(self._securing) >= _MAX_SECURING:
+                self._count("too-many-upgrades")
                 accepted.close()
+            else:  # a handshake that others must not wait for
+                task = asyncio.ensure_future(self._secure(accepted, layer))
+                self._securing[task] = None
+                task.add_done_callback(self._securing.pop)
+
+    def _made(self, layer: Layer) -> asyncio.Protocol:
+        return layer.around(self._make())
+
+    async def _secure(self, accepted: socket.socket, layer: Layer) -> None:
+        loop, make = asyncio.get_running_loop(), partial(self._made, layer)
+        try:
+            await loop.connect_accepted_socket(
+                make, accepted, ssl=layer.tls, ssl_handshake_timeout=_TLS_TIMEOUT
+            )
+        except OSError:  # ssl's errors are such too
+            self._count("tls-failed")
+            accepted.close()
 
 
 async def _readable(listener: socket.socket) -> None:

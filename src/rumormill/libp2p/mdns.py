@@ -112,10 +112,10 @@ class Mdns:
         self.answer_at, self._last_answer = None, now
         texts, port = [], 0
         for address in listening:
-            host, number = address.tcp_endpoint or ("", 0)
-            if host in ("0.0.0.0", str(self._link.ip)):
-                port = port or number
-                here = Multiaddr.tcp(str(self._link.ip), number, keys.PeerId(self._peer))
+            at, own = address.endpoint, str(self._link.ip)
+            if at is not None and at.host in ("0.0.0.0", own):
+                port = port or at.port
+                here = Multiaddr.tcp(own, at.port, keys.PeerId(self._peer), way=at.way)
                 texts.append(_PREFIX + str(here).encode())
         if not texts:
             return b""
@@ -181,10 +181,10 @@ class Mdns:
                 address = _address_in(text)
                 if address is None or address.peer_id is None:
                     continue
-                peer, endpoint = bytes(address.peer_id), address.tcp_endpoint
+                peer, at = bytes(address.peer_id), address.endpoint
                 places = found.setdefault(peer, {})
-                if endpoint is not None and endpoint[0] == sender and len(places) < _MAX_ADDRESSES:
-                    places[Multiaddr.tcp(*endpoint).encode()] = None
+                if at is not None and at.host == sender and len(places) < _MAX_ADDRESSES:
+                    places[Multiaddr.tcp(at.host, at.port, way=at.way).encode()] = None
         found.pop(self._peer, None)
         if not all(found.values()):
             self._count(ELSEWHERE)

@@ -46,10 +46,10 @@ class OwnAddresses:
     def observe(self, said: bytes | None, observer: Origin) -> None:
         """Take a peer's word for where we are: the host, as the port may be one we dialled from."""
         with contextlib.suppress(DecodeError):
-            endpoint = None if said is None else Multiaddr.decode(said).tcp_endpoint
-            if endpoint is None or not _is_elsewhere(endpoint[0]):
+            endpoint = None if said is None else Multiaddr.decode(said).endpoint
+            if endpoint is None or not _is_elsewhere(endpoint.host):
                 return
-            host = endpoint[0]
+            host = endpoint.host
             witnesses = self._observed.pop(host, {})
             if len(self._observed) >= _MAX_OBSERVED:  # what was said longest ago
                 del self._observed[next(iter(self._observed))]
@@ -69,14 +69,14 @@ def expanded(addresses: Iterable[Multiaddr], known: Iterable[str] = ()) -> list[
     """The same addresses, with those of this machine and others it has in place of a wildcard."""
     found: dict[Multiaddr, None] = {}
     for address in addresses:
-        host, port = address.tcp_endpoint or ("", 0)
-        if host not in WILDCARDS:
+        at = address.endpoint
+        if at is None or at.host not in WILDCARDS:
             found[address] = None
             continue
-        six = ":" in host
+        six = ":" in at.host
         others = [each for each in known if (":" in each) == six]
         for each in [*_machine_hosts(six), *others]:
-            found[Multiaddr.tcp(each, port)] = None
+            found[Multiaddr.tcp(each, at.port, way=at.way)] = None
     return list(found)
 
 

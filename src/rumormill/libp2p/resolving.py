@@ -65,7 +65,7 @@ async def _resolve(
             return
         name = address.dnsaddr
         if name is None:
-            if address.tcp_endpoint is not None and address.peer_id is not None:
+            if address.endpoint is not None and address.peer_id is not None:
                 found[address] = None
             continue
         if not depth:

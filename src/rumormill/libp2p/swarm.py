@@ -23,11 +23,11 @@ from rumormill.core.errors import LocalError, PeerError
 from rumormill.core.ids import PeerId
 from rumormill.libp2p.address_book import (
     MAX_HINTS,
-    WILDCARDS,
     AddressBook,
     credible,
     encoded,
     endpoints_among,
+    placed,
 )
 from rumormill.libp2p.admission import Bans, Conduct, Places, origin_of
 from rumormill.libp2p.config import ConnectionConfig, PeerLists
@@ -45,9 +45,10 @@ from rumormill.libp2p.services import (
     ReadIdentify,
 )
 from rumormill.libp2p.stream import Stream, StreamHandler
+from rumormill.libp2p.transports import dial, layer_of
 from rumormill.libp2p.turns import Turns
 from rumormill.wire import keys
-from rumormill.wire.multiaddr import Multiaddr
+from rumormill.wire.multiaddr import Endpoint, Multiaddr
 
 MAX_STREAMS_PER_PROTOCOL: Final = 16
 """Inbound streams of one kind (identify, ping, ...) on one connection. Our choice: more than any
@@ -121,9 +122,10 @@ class Swarm:
 
     # Listening.
 
-    async def listen(self, host: str, port: int) -> None:
+    async def listen(self, at: Endpoint) -> None:
         """Accept connections at a TCP address."""
-        await self.listening.listen(host, port)
+        layer = layer_of(at.way, self.config.tls_certificate, self.config.tls_key)
+        await self.listening.listen(at.host, at.port, layer)
 
     @property
     def own_addresses(self) -> list[Multiaddr]:
@@ -361,7 +363,7 @@ class Swarm:
         self._make_room()
         if self._bans.is_banned(peer, self._now()):
             raise LocalError(f"{keys.PeerId(peer)} was cut off, and is not dialled for a while")
-        found = await race([partial(self._dial_at, peer, *endpoint) for endpoint in endpoints])
+        found = await race([partial(self._dial_at, peer, endpoint) for endpoint in endpoints])
         if not isinstance(found, list):
             found.transient = transient
             return self.connections.get(peer, found)
@@ -369,23 +371,21 @@ class Swarm:
             return self.connections[peer]
         raise LocalError(f"cannot reach {keys.PeerId(peer)}: {'; '.join(found)}")
 
-    async def _dial_at(self, peer: PeerId, host: str, port: int) -> Connection | str:
+    async def _dial_at(self, peer: PeerId, at: Endpoint) -> Connection | str:
         """Dial a peer at one address; return the connection when it is ready, or why it is not."""
-        expected, connection = keys.PeerId(peer), None
+        connection = Connection(self, outbound=True, expected_peer=keys.PeerId(peer))
         try:
             async with asyncio.timeout(self.config.dial_timeout):
-                _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: Connection(self, outbound=True, expected_peer=expected), host, port
-                )
+                await dial(at, connection)
                 await connection.ready_or_failed
                 return connection
         except (OSError, LocalError, TimeoutError) as error:
-            reason = f"{host}:{port}: {why(error)}"
+            reason = f"{at}: {why(error)}"
             if self.network is not None and isinstance(error, LocalError | TimeoutError):
                 reason += "; does it have the key of this private network?"
             return reason
         except asyncio.CancelledError:
-            if connection is not None and self.connections.get(peer) is not connection:
+            if self.connections.get(peer) is not connection:
                 connection.abort("another address was faster")
             raise
 
@@ -432,11 +432,10 @@ class Swarm:
         record = said.check(keys.PeerId(peer))
         self.book.keep_agent(peer, said.agent_version or "")
         stream.connection.spoken = frozenset(said.protocols) or stream.connection.spoken
-        here, _ = Multiaddr.parse(stream.connection.remote_address).tcp_endpoint or ("", 0)
-        self._own.observe(said.observed_address, origin_of(here))
-        # Who listens everywhere does so where we see it.
-        endpoints = endpoints_among(said.listen_addresses)
-        self.book.learn(peer, [(here if on in WILDCARDS else on, port) for on, port in endpoints])
+        at = Multiaddr.parse(stream.connection.remote_address).endpoint
+        assert at is not None
+        self._own.observe(said.observed_address, origin_of(at.host))
+        self.book.learn(peer, placed(endpoints_among(said.listen_addresses), at.host))
         if record is not None and said.signed_peer_record is not None:
             self.book.keep_record(peer, said.signed_peer_record)
 
@@ -451,7 +450,7 @@ class Swarm:
     def addresses_of(self, peer: PeerId) -> Sequence[bytes]:
         """Where a peer can be reached, ourselves included: binary multiaddrs, best first."""
         if peer != self.id:
-            return [encoded(*endpoint) for endpoint in self.book.endpoints(peer)]
+            return [encoded(endpoint) for endpoint in self.book.endpoints(peer)]
         return [address.encode() for address in self.own_addresses]
 
     # Housekeeping.

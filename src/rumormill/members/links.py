@@ -36,6 +36,8 @@ class Link(msgspec.Struct):
     member: bool
     asked: int = 0
     """How often it was asked whether it is one."""
+    leaves: float = 0.0
+    """When it is let go, if it came to one who has enough: it hears of others until then."""
 
 
 class Links:

@@ -291,15 +291,17 @@ class MemberPeer:
             self._look_soon(now, effects)
 
     def _recognise(self, peer: PeerId, now: float, effects: Effects) -> None:
-        """A peer speaks as members do: its question is answered when it is let go."""
+        """A peer speaks as members do."""
         link = self._links.all.get(peer)
-        if link is None or link.member:
+        if link is None or link.member or link.leaves:
             return
         if not self._links.has_room(link.group):
             effects.append(Disconnect(peer, CROWDED))
             return
         if self._links.full and not (link.outbound or self._finds_peers):
-            effects.append(Disconnect(peer, FULL))
+            link.leaves = now + _SOON
+            self._next_look = min(self._next_look, link.leaves)
+            self._wake(self._next_look, effects)
             return
         link.member = True
         self._remember(peer, link.group, now, effects)
@@ -351,11 +353,14 @@ class MemberPeer:
     def _greet(self, effects: Effects) -> None:
         """Ask those who are connected whether they are members."""
         for peer, link in self._links.all.items():
-            if not link.member and link.asked < _GREETINGS:
+            if not link.member and not link.leaves and link.asked < _GREETINGS:
                 link.asked += 1
                 self._table.contacts.check(peer, effects)
 
     def _let_go(self, now: float, effects: Effects) -> None:
+        for peer, link in self._links.all.items():
+            if 0 < link.leaves <= now:
+                effects.append(Disconnect(peer, FULL))
         if len(self._links.all) > self._config.wanted:
             for peer in self._links.surplus(self.protocol.view(), self._searches, now):
                 effects.append(Disconnect(peer, NOT_NEEDED))
@@ -369,6 +374,8 @@ class MemberPeer:
         if missing <= 0:
             return
         rested = self._book.rested(now)
+        if not self._links.all and not rested:  # who is alone has no time to lose
+            rested = [known.peer for known in self._book]
         table = self._table.contacts.table
         fresh = [each.peer for each in table if each.peer not in self._book and not each.failures]
         able = [peer for peer in dict.fromkeys([*rested, *fresh]) if self._may_dial(peer)]

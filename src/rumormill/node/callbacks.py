@@ -104,6 +104,10 @@ class Validators:
 
     def set(self, topic: Topic, validator: TopicValidator | None) -> None:
         """Let a function judge the events of a topic; None removes it."""
+        if validator is not None and not callable(validator):
+            raise LocalError(
+                f"validator: give a function of an event and a peer, or None, not {validator!r}"
+            )
         removed = (self._now.pop(topic, None), self._later.pop(topic, None))
         for old in removed:
             if old is not None:

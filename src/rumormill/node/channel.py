@@ -82,6 +82,7 @@ class _Owner(MachineSide, Protocol):
     protocol_ids: tuple[str, ...]
     max_frame: int
     decode: Callable[[bytes], WireMessage]
+    limits: dict[PeerId, int]
     on_change: Callable[[], None]
     intake: Intake
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -10,8 +10,10 @@ from rumormill.core.errors import LocalError, PeerError
 from rumormill.libp2p.config import ConnectionConfig
 from rumormill.log.model import Durability, StoreConfig
 from rumormill.protocols.registry import ProtocolSpec, protocol
-from rumormill.wire.multiaddr import Multiaddr
+from rumormill.wire.multiaddr import Endpoint, Multiaddr
 from rumormill.wire.tickets import read_ticket
+
+_KindT = TypeVar("_KindT", bound=msgspec.Struct)
 
 _LISTENING: Final = "/ip4/127.0.0.1/tcp/4001"
 
@@ -120,18 +122,40 @@ def chosen_protocol(chosen: str | ProtocolSpec, offered: Sequence[str] | None) -
     return msgspec.structs.replace(spec, protocol_ids=tuple(offered))
 
 
-def listen_endpoint(address: str) -> tuple[str, int]:
-    """Host and port of a TCP multiaddr."""
-    endpoint = tcp_address(address).tcp_endpoint
+def chosen_settings(what: str, given: object, kind: type[_KindT]) -> _KindT:
+    """Settings of a kind, the defaults unless given; true and false say whether they are enabled,
+    where they have that."""
+    if given is None:
+        return kind()
+    if isinstance(given, bool) and "enabled" in kind.__struct_fields__:
+        return kind(enabled=given)
+    if not isinstance(given, kind):
+        raise LocalError(f"{what}: give a {kind.__name__}, not {type(given).__name__}")
+    return given
+
+
+def listened(listen: str | Sequence[str]) -> list[str]:
+    """The addresses to listen at, at least one."""
+    found = [listen] if isinstance(listen, str) else list(listen or ())
+    if not found:
+        raise LocalError(f"listen: name at least one TCP address, such as {_LISTENING}")
+    return found
+
+
+def listen_endpoint(address: str) -> Endpoint:
+    """Where a TCP multiaddr says to listen."""
+    endpoint = tcp_address(address).endpoint
     assert endpoint is not None
     return endpoint
 
 
 def tcp_address(text: str) -> Multiaddr:
     """Read the address of a TCP port that somebody typed."""
+    if not isinstance(text, str):
+        raise LocalError(f"a TCP address is text such as {_LISTENING}, not {text!r}")
     try:
         address = Multiaddr.parse(text)
-        detail = "" if address.tcp_endpoint else "no host with a TCP port"
+        detail = "" if address.endpoint else "no host with a TCP port"
     except PeerError as error:
         detail = error.detail
     if detail:
@@ -141,6 +165,8 @@ def tcp_address(text: str) -> Multiaddr:
 
 def parsed_ticket(text: str) -> tuple[Multiaddr, ...]:
     """Read a ticket that somebody typed."""
+    if not isinstance(text, str):
+        raise LocalError(f"a ticket is text such as {_LISTENING}/p2p/12D3KooW..., not {text!r}")
     try:
         return read_ticket(text)
     except PeerError as error:

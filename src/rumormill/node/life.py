@@ -5,11 +5,13 @@ sent before it. `node` has the calls of an application.
 """
 
 import asyncio
+import os
 import random
 import secrets
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from rumormill.core import trace
 from rumormill.core.config import Config
@@ -32,8 +34,10 @@ from rumormill.node.change import Change
 from rumormill.node.config import (
     NodeConfig,
     chosen_protocol,
+    chosen_settings,
     chosen_store,
     listen_endpoint,
+    listened,
     tcp_address,
 )
 from rumormill.node.driver import Driver
@@ -54,7 +58,9 @@ class NodeLife:
     """What `Node` is made of, and how that is started and closed."""
 
     _running = False
-    _checked_topic: TopicName | None = None
+    forked = False
+    """Whether this process is a fork of the one in which the node was started."""
+    _checked_topic: object = object()
 
     def __init__(
         self,
@@ -104,22 +110,21 @@ class NodeLife:
         topics that were followed when the node ended are again.
         """
         self._home = None if home is None else Path(home)
-        self._listen = [listen] if isinstance(listen, str) else list(listen)
+        self._listen = listened(listen)
         self._announced = [tcp_address(each) for each in announce]
         self._spec = chosen_protocol(protocol, protocol_ids)
         self._settings = self._spec.configure(preset, parameters or {})
-        self._supervisors = tuple(supervisors)
-        self._supervises = supervises
+        self._supervisors, self._supervises = tuple(supervisors), supervises
         self._network = None if network is None else Path(network)
-        self._config = config or NodeConfig()
-        self._store_config = chosen_store(store or StoreConfig(), durability, self._home)
-        self._sync = SyncConfig(enabled=sync) if isinstance(sync, bool) else sync
-        self._members = MembersConfig(enabled=members) if isinstance(members, bool) else members
-        for settings in (self._config, self._sync, self._members):
-            settings.validate()
+        self._config = chosen_settings("config", config, NodeConfig)
+        kept = chosen_settings("store", store, StoreConfig)
+        self._store_config = chosen_store(kept, durability, self._home)
+        self._sync = chosen_settings("sync", sync, SyncConfig)
+        self._members = chosen_settings("members", members, MembersConfig)
+        for each in (self._config, self._sync, self._members):
+            each.validate()
         self._mdns, self._resume = mdns, resume
-        self._rules = rules_of(retain)
-        self._observers = tuple(observers)
+        self._rules, self._observers = rules_of(retain), tuple(observers)
         self._callbacks = Callbacks(message_id, application_score, subscription_filter, peer_filter)
         self.access = TopicAccess(topic_keys, policies)
         """Keys and policies of topics: they may be given and changed while the node runs."""
@@ -138,8 +143,7 @@ class NodeLife:
 
     async def start(self) -> None:
         """Open identity and log, listen, and take part in the network."""
-        if self._running:
-            raise LocalError("the node is running already")
+        self._check_startable()
         spec, config = self._spec, self._config
         self.identity = identity.identity_of(self._home)
         network = identity.load_network(self._network)
@@ -183,7 +187,7 @@ class NodeLife:
             self._validators.answer = self._driver.feed
             self._driver.on_change = self._change.happened
             for address in self._listen:
-                await self._swarm.listen(*listen_endpoint(address))
+                await self._swarm.listen(listen_endpoint(address))
         except BaseException:
             await self._swarm.close()
             self._log.close()
@@ -195,6 +199,7 @@ class NodeLife:
             config.pattern_topics,
         )
         self._running = True
+        _NODES.add(self)
         self._followed: dict[TopicName, None] = {}
         self._driver.start()
         if self._resume:
@@ -219,11 +224,14 @@ class NodeLife:
 
     async def close(self) -> None:
         """Close doors, connections and the log; what was queued is sent and stored first."""
+        if self.forked:
+            return  # all of it is the other process's
         for doors in [*self._doors]:
             await doors.close()
         if not self._running:
             return
         self._running = False
+        _NODES.discard(self)
         self._housekeeping.cancel()
         self._retaining.cancel()
         self._validators.close()
@@ -249,6 +257,8 @@ class NodeLife:
     @property
     def id(self) -> PeerId:
         """This node's peer id."""
+        if not hasattr(self, "identity"):
+            self._check_running()
         return self.identity.peer
 
     def _enter(
@@ -296,7 +306,33 @@ class NodeLife:
 
     def _check_running(self) -> None:
         if not self._running:
+            self.check_process()
             raise LocalError("the node is not running; use `async with Node(...)` or `start`")
+
+    def _check_startable(self) -> None:
+        self.check_process()
+        if self._running:
+            raise LocalError("the node is running already")
+
+    def check_process(self) -> None:
+        """Refuse to be used where only a copy of the node is."""
+        if self.forked:
+            raise LocalError(
+                "the node belongs to the process that this one was forked from; make one here, with"
+                " a home of its own, or start processes by `spawn`"
+            )
 
     def _on_lost(self, event: Event, reason: str) -> None:
         self._driver.record(trace.UndeliverableMessage(event.id, event.topic, reason))
+
+
+_NODES: Final[weakref.WeakSet[NodeLife]] = weakref.WeakSet()
+
+
+def _mark_copies() -> None:
+    """In a fork: what is here of nodes are copies, without their threads and with their sockets."""
+    for node in _NODES:
+        node.forked, node._running = True, False
+
+
+os.register_at_fork(after_in_child=_mark_copies)

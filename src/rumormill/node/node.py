@@ -15,9 +15,9 @@ import asyncio
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Concatenate, Final, Literal, ParamSpec, TypeVar
+from typing import Concatenate, Literal, ParamSpec, TypeVar
 
-from rumormill.core.api import Completeness, PeerView, Reach, Receipt
+from rumormill.core.api import Completeness, Message, Reach, Receipt
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event, Note
 from rumormill.core.ids import MessageId
@@ -27,16 +27,15 @@ from rumormill.core.patterns import is_pattern
 from rumormill.core.where import Filter
 from rumormill.daemon.doors import Doors
 from rumormill.daemon.flight_door import PemFiles
-from rumormill.libp2p.lan import heard_on
-from rumormill.libp2p.resolving import resolve
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import check_topic
 from rumormill.node import topics
 from rumormill.node.callbacks import TopicValidator
-from rumormill.node.config import parsed_ticket
 from rumormill.node.kin import Kin, join_kin
 from rumormill.node.log_reader import read_history
 from rumormill.node.metrics import Values, gather_metrics, render_metrics
+from rumormill.node.payloads import payload, payloads
+from rumormill.node.presence import Presence
 from rumormill.node.questions import NodeQuestions
 from rumormill.node.subscription import Overflow, Subscription
 from rumormill.node.synced import (
@@ -47,51 +46,15 @@ from rumormill.node.synced import (
     with_copies,
 )
 from rumormill.sync.wishes import SyncReport
-from rumormill.wire import keys
-from rumormill.wire.multiaddr import Multiaddr
-from rumormill.wire.tickets import MAX_TICKET_ADDRESSES
 
-_TICKET_ADDRESSES_OF_A_NODE: Final = 4
-"""Our choice: one of each kind of network, and a ticket that can still be sent in a message."""
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 
-class Node(NodeQuestions):
+class Node(Presence, NodeQuestions):
     """A peer. Use it as an async context manager, or call `start` and `close`."""
 
-    # Who we are, and who is there.
-
-    @property
-    def tickets(self) -> list[str]:
-        """What another node needs to join us: our addresses with our id, each of them enough."""
-        peer = keys.PeerId(self.id)
-        return [f"{address}/p2p/{peer}" for address in self._swarm.own_addresses]
-
-    def network_ticket(self, *, nodes: int = 8) -> str:
-        """One ticket that names this node and peers that it could dial, so many in all: it is of
-        use as long as one of them is there."""
-        self._check_running()
-        found = self._swarm.connections.items()
-        peers = [self.id, *[peer for peer, connection in found if connection.outbound]]
-        addresses = [
-            f"{Multiaddr.decode(address)}/p2p/{keys.PeerId(peer)}"
-            for peer in peers[:nodes]
-            for address in self._swarm.addresses_of(peer)[:_TICKET_ADDRESSES_OF_A_NODE]
-        ]
-        return ",".join(addresses[:MAX_TICKET_ADDRESSES])
-
-    @property
-    def links(self) -> list[str]:
-        """The networks around this machine in which nodes find each other by mDNS, this one too."""
-        self._check_running()
-        found = heard_on(self._swarm.listening.addresses) if self._mdns else []
-        return [str(link.network) for link in found]
-
-    @property
-    def peers(self) -> list[PeerView]:
-        """The connected peers."""
-        return self._driver.view_peers()
+    # What is here, and who else may see it.
 
     @property
     def log(self) -> EventLog:
@@ -135,28 +98,6 @@ class Node(NodeQuestions):
             tls=tls,
             home=self._home if home is None else Path(home),
         )
-
-    @property
-    def refusals(self) -> dict[str, int]:
-        """What peers were refused or cut off for, how often, by reason."""
-        return self._swarm.refusals()
-
-    async def connect(self, ticket: str, *, keep: bool = True) -> str:
-        """Connect to the node of a ticket, or to the first of several; return its peer id.
-
-        That is the way into a network, which finds the other nodes and keeps enough of them; this
-        one may be let go when there are many, and is sought again when it is lost. Without
-        membership (`members=False`) nobody is sought, and with `keep` the connection is made
-        again whenever it is lost.
-        """
-        self._check_running()
-        addresses = await resolve(parsed_ticket(ticket))
-        keep = keep and not self._members.enabled
-        return str(keys.PeerId(await self._swarm.connect(addresses, keep=keep)))
-
-    def subscribers(self, topic: TopicName) -> int:
-        """How many connected peers subscribe to a topic."""
-        return len(self._driver.machine.view().peers.get(topic, ()))
 
     async def wait_until_ready(
         self,
@@ -321,13 +262,20 @@ class Node(NodeQuestions):
     async def publish(
         self,
         topic: TopicName,
-        data: bytes,
+        data: bytes | str,
         *,
+        key: bytes | str | None = None,
+        headers: Mapping[str, str] | None = None,
+        content_type: str | None = None,
         parents: Iterable[str | MessageId] = (),
         copies: int = 0,
         timeout: float = 30.0,  # noqa: ASYNC109 (a sentence instead of a bare TimeoutError)
     ) -> Receipt:
-        """Publish an event; return when it is safe in the log.
+        """Publish an event; return when it is safe in the log. Text is encoded as UTF-8.
+
+        A `key` says what the event is about, `headers` and a `content_type` (as in MIME) more of
+        it; whoever gets it has them too, with our time (`Event.key`, `headers`, `content_type`,
+        `created`). They travel around the data, signed and encrypted with it (`wire.envelope`).
 
         `parents` are the events that it follows, by their ids or CIDs, where the topic lets its
         publishers say so (Pulsarcast, `linking="custom"`, one of them): they must exist.
@@ -341,26 +289,28 @@ class Node(NodeQuestions):
         """
         self._check_name(topic)
         named = topics.parent_ids(self._spec, parents)
-        receipt = await self._journal.publish(topic, bytes(data), named)
+        said = payload(data, key, headers, content_type)
+        receipt = await self._journal.publish(topic, said, named)
         return await with_copies(self._driver, receipt, copies, timeout) if copies else receipt
 
     async def publish_many(
         self,
         topic: TopicName,
-        items: Iterable[bytes],
+        items: Iterable[bytes | str | Message],
         *,
         parents: Iterable[str | MessageId] = (),
     ) -> list[Receipt]:
         """Publish events in the order given; return their receipts when all are safe in the log.
 
-        Their offsets rise in that order, and together they cost less than one by one. An event
-        that is impossible, for example too long, raises: nothing behind it is published then, and
-        what stands before it may be or not. Waits for peers as `publish` does. With `parents`, each
-        of them follows those (see `publish`).
+        Each is data, or a `Message` with a key, headers or a content type (see `publish`); with
+        `parents`, each follows those. Their offsets rise in that order, and together they cost less
+        than one by one. An event that is impossible, for example too long, raises: nothing behind
+        it is published then, and what stands before it may be or not. Waits for peers as `publish`
+        does.
         """
         self._check_name(topic)
         named = topics.parent_ids(self._spec, parents)
-        wishes = [(topic, bytes(data), None) for data in items]
+        wishes = [(topic, said, None) for said in payloads(items)]
         return await self._journal.publish_many(wishes, named)
 
     async def publish_noted(self, items: Sequence[tuple[TopicName, bytes, Note]]) -> list[Receipt]:
@@ -477,6 +427,7 @@ class Topic:
     subscribe = _of_topic(Node.subscribe)
     unsubscribe = _of_topic(Node.unsubscribe)
     history = _of_topic(Node.history)
+    fetch_history = _of_topic(Node.fetch_history)
     synced = _of_topic(Node.sync)
     wait_until_ready = _of_topic(Node.wait_until_ready)
     set_validator = _of_topic(Node.set_validator)

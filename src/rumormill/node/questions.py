@@ -1,17 +1,18 @@
-"""What a node can be asked of its protocol: topics that were created, events by name, commands.
+"""What a node can be asked of its protocol: topics that were created, what others have, commands.
 
 Only some protocols have an answer; the others say so in one sentence.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from rumormill.core.api import TopicTree, TopicVersion
+from rumormill.core.api import FetchedHistory, TopicTree, TopicVersion
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event
 from rumormill.core.ids import MessageId
 from rumormill.core.ids import Topic as TopicName
-from rumormill.node import topics
+from rumormill.log.model import check_topic
+from rumormill.node import fetching, topics
 from rumormill.node.life import NodeLife
 
 
@@ -44,6 +45,27 @@ class NodeQuestions(NodeLife):
             raise LocalError(f"the event {event.id.hex()} announces no version of a topic")
         return found
 
+    async def fetch_history(
+        self,
+        topic: TopicName,
+        *,
+        start: Iterable[str | MessageId] = (),
+        since: float = 0.0,
+        most: int = 0,
+        timeout: float | None = None,  # noqa: ASYNC109 (a sentence instead of a bare TimeoutError)
+        progress: Callable[[int], None] | None = None,
+    ) -> FetchedHistory:
+        """Get a topic's history beyond this node's log into the log, where `history` reads it.
+
+        In Pulsarcast neighbours and the author are asked, then links are followed through the DHT,
+        from what is known and what `start` names, back to a time (`since`) or until `most` came; 0
+        for all. Elsewhere it is `sync`. `progress` hears every second how many came.
+        """
+        self._check_running()
+        check_topic(topic, self._store_config)
+        wish = (topic, tuple(start), since, most, timeout, progress)
+        return await fetching.fetch_history(self._spec, self._driver, self._log, *wish)
+
     async def fetch(
         self,
         event: str | MessageId,
@@ -57,7 +79,7 @@ class NodeQuestions(NodeLife):
         there. It is not kept. `LocalError` when it is not to be had, or not in time.
         """
         self._check_running()
-        found = await topics.fetch_event(self._spec, self._driver, event, timeout)
+        found = await fetching.fetch_event(self._spec, self._driver, event, timeout)
         opened = self.access.opened(found)
         if opened is None:
             raise LocalError(f"no key of this node reads the events of topic {found.topic!r}")

@@ -125,6 +125,7 @@ class SyncNode:
             self._thread = None
 
     def _call(self, work: Callable[[], Awaitable[_Result]]) -> _Result:
+        self._node.check_process()
         if self._thread is None:
             raise LocalError("the node is not running; use `with SyncNode(...)` or `start`")
         return self._thread.call(work)
@@ -165,6 +166,7 @@ class SyncNode:
     unsubscribe = _waited_for(Node.unsubscribe)
     history = _waited_for(Node.history)
     fetch = _waited_for(Node.fetch)
+    fetch_history = _waited_for(Node.fetch_history)
     command = _waited_for(Node.command)
     set_supervisors = _waited_for(Node.set_supervisors)
     serve = _turned(Node.serve, SyncDoors)
@@ -300,6 +302,8 @@ class _LoopThread:
 
     def stop(self) -> None:
         """Close the node and wait for the thread's end."""
+        if self._node.forked:
+            return  # the thread is the other process's
         with self._lock:
             self._stopping = True
             loop, self._loop = self._loop, None

@@ -12,8 +12,8 @@ from typing import Final
 from rumormill.core.effects import CancelTimer, SetTimer
 
 _LATE: Final = 0.004
-_LOOK_AGAIN: Final = 0.5
-_PATIENCE: Final = 3.0
+_LOOK_AGAIN: Final = 0.4
+_PATIENCE: Final = 1.0
 """Seconds: how late a timer is when the loop is behind, when it looks again, and how long it does
 that at most. Our choice: a loop with nothing to do is on time to a millisecond, one with a burst of
 messages takes tens of them to come round, and whoever set the timer counts in seconds."""

@@ -23,9 +23,10 @@ from rumormill.core.errors import ConfigError, DecodeError, LocalError
 from rumormill.core.event import Event
 from rumormill.core.ids import PeerId, Topic
 from rumormill.node.identity import load_policy, load_topic_keys
+from rumormill.node.payloads import unwrapped
 from rumormill.node.policy import NOT_A_PUBLISHER, Policy
 from rumormill.wire import keys
-from rumormill.wire.topic_cipher import NO_TOPIC_KEY, NONCE_BYTES, TopicKeys, is_encrypted
+from rumormill.wire.topic_cipher import MARK, NO_TOPIC_KEY, NONCE_BYTES, TopicKeys, is_encrypted
 
 _log = logging.getLogger(__name__)
 
@@ -147,15 +148,15 @@ class TopicAccess:
 
     def shown(self, event: Event) -> Event:
         """An event as a validator sees it: in clear if it can be read, else as it travels."""
-        return self._read(event)[0]
+        return unwrapped(self._read(event)[0])
 
     def opened(self, event: Event) -> Event | None:
         """An event as it is handed out; None, counted, if it cannot be read."""
-        if not self._keys and not is_encrypted(event.data):  # most nodes, for every event
+        if not self._keys and not event.data.startswith(MARK):  # most nodes, for every event
             return event
         found, reason = self._read(event)
         if not reason:
-            return found
+            return unwrapped(found)
         self.record(trace.UndeliverableMessage(event.id, event.topic, reason))
         complaint = (event.topic, reason)
         if complaint not in self._complained and len(self._complained) < _MOST_COMPLAINTS:

@@ -7,7 +7,6 @@ there is a member of the topic, whom others count on until it takes its leave.
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -25,14 +24,8 @@ from rumormill.core.api import (
     TopicVersion,
 )
 from rumormill.core.config import Config
-from rumormill.core.errors import (
-    ConfigError,
-    DecodeError,
-    LimitError,
-    LocalError,
-    OutOfTimeError,
-)
-from rumormill.core.event import UNASSIGNED, Event, filled
+from rumormill.core.errors import ConfigError, DecodeError, LimitError, LocalError
+from rumormill.core.event import Event
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.inputs import Subscribe, Unsubscribe
 from rumormill.core.patterns import check_plain
@@ -189,7 +182,7 @@ def parent_ids(spec: ProtocolSpec, parents: Iterable[str | MessageId]) -> tuple[
     if not named:
         return ()
     read = making_of(spec, "parents").event_id
-    return tuple([read(each) if isinstance(each, str) else each for each in named])
+    return tuple([read(each) for each in named])
 
 
 def linked_order(spec: ProtocolSpec, order: str) -> Callable[[Iterable[Event]], list[Event]] | None:
@@ -227,23 +220,6 @@ async def find_tree(spec: ProtocolSpec, driver: Driver, topic: Topic) -> TopicTr
     found = await driver.command(making_of(spec, "topic_tree").tree(topic))
     assert isinstance(found, TopicTree)
     return found
-
-
-async def fetch_event(
-    spec: ProtocolSpec, driver: Driver, event: str | MessageId, patience: float
-) -> Event:
-    """Get an event by its name alone, where events have names that say what they are."""
-    if spec.topics is None:
-        raise LocalError(
-            f"an event of {spec.name} cannot be had by its name alone; one of pulsarcast can"
-        )
-    try:
-        async with asyncio.timeout(patience):
-            found = await driver.command(spec.topics.fetch(event))
-    except TimeoutError:
-        raise OutOfTimeError(f"the event was not found within {patience:g} seconds") from None
-    assert isinstance(found, Event)
-    return filled(found, time.time(), UNASSIGNED, spec.name)
 
 
 def appointed(

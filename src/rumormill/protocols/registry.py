@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
-from rumormill.core.api import TopicOptions, TopicVersion
+from rumormill.core.api import FetchedHistory, TopicOptions, TopicVersion
 from rumormill.core.config import Config, nearest, override
 from rumormill.core.effects import Mail
 from rumormill.core.errors import ConfigError
@@ -82,8 +82,8 @@ class TopicMaking(msgspec.Struct, frozen=True):
     author stands in no list as such, but by its id."""
     topic_of: Callable[[object], Topic]
     """Read the topic's name on the network out of the command's result."""
-    event_id: Callable[[str], MessageId]
-    """Read an event's name as people write it; a `LocalError` where it is none."""
+    event_id: Callable[[str | MessageId], MessageId]
+    """Read an event's name as people write it, or its id; a `LocalError` where it is none."""
     in_order: Callable[[Iterable[Event]], list[Event]]
     """Put events into the order of their links, which is the same for everybody who has them."""
     entered: Callable[[Topic], object]
@@ -102,6 +102,11 @@ class TopicMaking(msgspec.Struct, frozen=True):
     """Make that command's result ready for JSON: `cid`, `readable`, `sub_topics`, `versions`."""
     fetch: Callable[[str | MessageId], object]
     """Make the command that gets an event by its name alone."""
+    fetch_history: Callable[[Topic, tuple[str | MessageId, ...], float, int], object]
+    """Make the command that gets a topic's history into the log: which events to begin with besides
+    those that are known, from which date on, and how many at most, 0 for all."""
+    fetched: Callable[[object], FetchedHistory]
+    """Read what came of it."""
 
 
 class Servers(msgspec.Struct, frozen=True):

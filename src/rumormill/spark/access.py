@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
+from rumormill.core.api import FetchedHistory
 from rumormill.core.errors import LocalError
 from rumormill.daemon.flight_client import DoorClient
 from rumormill.daemon.flight_messages import ENDPOINT_FILE, Door, load_or_create_token
@@ -170,6 +171,10 @@ class Access(msgspec.Struct, frozen=True):
         with self.connect() as source:
             return source.since(topic, time)
 
+    @abstractmethod
+    def fetch_history(self, topic: str, most: int) -> FetchedHistory:
+        """Have the node get what others have of a topic, so many events at most, 0 for all."""
+
     @contextlib.contextmanager
     def batches(
         self, topic: str, start: int, stop: int, columns: Sequence[str]
@@ -193,6 +198,10 @@ class HomeAccess(Access, frozen=True):
         """Open the store."""
         return _Store(self.home, _CONFIG, read_only=True)
 
+    def fetch_history(self, topic: str, most: int) -> FetchedHistory:
+        """Ask the node that runs in the home."""
+        return node_of_home(self.home).fetch_history(topic, most)
+
 
 class NodeAccess(Access, frozen=True):
     """A node's Flight door."""
@@ -210,6 +219,11 @@ class NodeAccess(Access, frozen=True):
     def connect(self) -> DoorClient:
         """A connection to the door."""
         return DoorClient(self.endpoint, self.token, tls=self.tls, roots=self.roots)
+
+    def fetch_history(self, topic: str, most: int) -> FetchedHistory:
+        """Ask the node behind the door."""
+        with self.connect() as door:
+            return door.fetch_history(topic, most)
 
 
 def node_of_home(home: str) -> NodeAccess:

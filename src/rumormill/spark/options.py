@@ -44,6 +44,7 @@ READ_OPTIONS: Final = (
     "minPartitions",
     "maxRecordsPerPartition",
     "failOnDataLoss",
+    "fetchHistory",
     "includeProof",
     "includeMetadata",
 )
@@ -91,6 +92,8 @@ class ReadOptions(msgspec.Struct, frozen=True):
     max_offsets: int | None
     min_partitions: int
     max_records: int
+    fetch: int | None = None
+    """How many events other nodes are asked for before anything is read; 0 for all."""
 
     def wants(self, topic: str) -> bool:
         """Whether a topic is subscribed to."""
@@ -165,7 +168,19 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         limit,
         _number(given, "minPartitions") or 1,
         _number(given, "maxRecordsPerPartition") or MAX_RECORDS_PER_PARTITION,
+        _fetch(given, topics),
     )
+
+
+def _fetch(given: Mapping[str, str], topics: tuple[str, ...]) -> int | None:
+    """How much is fetched before: all, or a number of events."""
+    if "fetchHistory" not in given:
+        return None
+    if not topics:
+        raise ConfigError("fetchHistory: goes with subscribe, which names the topics")
+    if given["fetchHistory"].strip().lower() == "all":
+        return 0
+    return _number(given, "fetchHistory", what="all or a number of events")
 
 
 def write_options(options: Mapping[str, str]) -> WriteOptions:

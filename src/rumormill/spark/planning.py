@@ -30,6 +30,21 @@ _MILLISECONDS: Final = 1000
 _SHOWN: Final = 5
 
 
+def fetch_first(options: ReadOptions) -> None:
+    """Have the node fetch what a query wants that other nodes have; what is missing is named."""
+    if options.fetch is None:
+        return
+    for topic in options.topics:
+        found = options.access.fetch_history(topic, options.fetch)
+        if found.missing and not found.bounded and options.fail_on_data_loss:
+            named = ", ".join(each.hex() for each in found.missing[:_SHOWN])
+            raise DataLossError(
+                f"topic {topic!r} of {options.access.where}: {len(found.missing)} events that"
+                f" others link to are to be had from nobody: {named}. With failOnDataLoss=false"
+                " they are passed over"
+            )
+
+
 def subscribed(options: ReadOptions, extents: Mapping[str, TopicExtent], where: str) -> list[str]:
     """The topics of a batch read; one that does not exist is an error."""
     found = sorted(name for name in extents if options.wants(name))

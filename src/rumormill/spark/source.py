@@ -144,6 +144,7 @@ class BatchReader(datasource.DataSourceReader):
     def partitions(self) -> Sequence[datasource.InputPartition]:
         """Decide what is read, and cut it into tasks."""
         options, access = self._options, self._options.access
+        planning.fetch_first(options)
         extents = access.extents()
         ranges = []
         for topic in planning.subscribed(options, extents, access.where):
@@ -179,6 +180,7 @@ class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
     def initialOffset(self) -> Offsets:  # noqa: N802
         """Where a query begins that has no checkpoint."""
         options, access = self._options, self._options.access
+        planning.fetch_first(options)
         extents = access.extents()
         names = sorted({*options.topics, *(name for name in extents if options.wants(name))})
         start: Offsets = {}

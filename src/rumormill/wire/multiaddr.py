@@ -1,12 +1,13 @@
 """Multiaddrs: self-describing network addresses, as bytes and as text.
 
 An address is a chain of components, each a protocol number and a value. rumormill reads those that
-it can dial or say about itself: ip4, ip6, dns, dns4, dns6, dnsaddr, tcp and p2p. Any other protocol
-is a DecodeError, because a value cannot be skipped without knowing its length; whoever holds a list
+it can dial or say about itself: ip4, ip6, dns, dns4, dns6, dnsaddr, tcp, tls, ws, wss and p2p. Any
+other is a DecodeError, because a value cannot be skipped without knowing its length; who has a list
 of a peer's addresses uses `known_addresses`, which leaves out (and counts) those it cannot read.
 Only the canonical form of an address is accepted, so that equal addresses are equal bytes.
 """
 
+import enum
 import ipaddress
 import re
 from collections.abc import Iterable
@@ -22,25 +23,56 @@ MAX_BYTES: Final = 512
 """Our choice: a dns name, a port and a peer id take at most 306 bytes."""
 
 MAX_COMPONENTS: Final = 8
-"""Our choice: the addresses understood here have at most three."""
+"""Our choice: the addresses understood here have at most five."""
 
 _MAX_TEXT_LENGTH = 1024
 _MAX_DNS_NAME_BYTES = 253
 _DNS_NAME = re.compile(r"[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?")
 
 IP4, TCP, IP6, DNS, DNS4, DNS6, DNSADDR, P2P = 4, 6, 41, 53, 54, 55, 56, 421
+TLS, WS, WSS = 448, 477, 478
 _NAMES: Final = {
     IP4: "ip4", TCP: "tcp", IP6: "ip6", DNS: "dns", DNS4: "dns4", DNS6: "dns6",
-    DNSADDR: "dnsaddr", P2P: "p2p",
+    DNSADDR: "dnsaddr", P2P: "p2p", TLS: "tls", WS: "ws", WSS: "wss",
 }  # fmt: skip
 _CODES: Final = {name: code for code, name in _NAMES.items()} | {"ipfs": P2P}  # its old name
 _OTHER_TRANSPORTS: Final = (
-    "webtransport", "webrtc-direct", "webrtc", "quic-v1", "quic", "wss", "ws", "p2p-circuit", "tls",
-    "udp", "http", "unix", "onion", "onion3",
+    "webtransport", "webrtc-direct", "webrtc", "quic-v1", "quic", "p2p-circuit", "udp",
+    "sni", "http", "unix", "onion", "onion3",
 )  # fmt: skip
 """Protocols of addresses that others dial and we do not, the most telling first."""
-_FIXED_SIZES: Final = {IP4: 4, IP6: 16, TCP: 2}
+_FIXED_SIZES: Final = {IP4: 4, IP6: 16, TCP: 2, TLS: 0, WS: 0, WSS: 0}
 _HOSTS: Final = (IP4, IP6, DNS, DNS4, DNS6)
+
+
+class Way(enum.StrEnum):
+    """What lies between a TCP connection and libp2p."""
+
+    PLAIN = ""
+    WEBSOCKET = "/ws"
+    SECURE_WEBSOCKET = "/tls/ws"
+
+
+_WAYS: Final = {
+    (): Way.PLAIN,
+    (WS,): Way.WEBSOCKET,
+    (TLS, WS): Way.SECURE_WEBSOCKET,
+    (WSS,): Way.SECURE_WEBSOCKET,  # as older peers write it
+}
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    """Where a peer is dialled: an IP address or a name, a TCP port, and what is spoken there."""
+
+    host: str
+    port: int
+    way: Way = Way.PLAIN
+    version: int = 0
+    """Of IP, 4 or 6: in which a name is looked up (`/dns4`, `/dns6`); 0 for either."""
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}{self.way}"
 
 
 class Multiaddr(msgspec.Struct, frozen=True):
@@ -83,25 +115,36 @@ class Multiaddr(msgspec.Struct, frozen=True):
         if len(text) > _MAX_TEXT_LENGTH:
             raise DecodeError("bad-multiaddr", f"an address of over {_MAX_TEXT_LENGTH} characters")
         first, *words = text.split("/")
-        if first or not words or len(words) % 2:
+        if first or not words:
             raise _unreadable(words, "an address reads /protocol/value/protocol/value")
-        components = []
-        for name, value in zip(words[::2], words[1::2], strict=True):
+        components, rest = [], iter(words)
+        for name in rest:
             code = _CODES.get(name)
             if code is None:
                 raise _unreadable(words, f"multiaddr protocol {name!r}")
+            value = "" if _FIXED_SIZES.get(code) == 0 else next(rest, None)
+            if value is None:
+                raise _unreadable(words, "an address reads /protocol/value/protocol/value")
             components.append((code, _checked(code, _parse_value(code, value))))
         return cls(tuple(components))
 
     @classmethod
-    def tcp(cls, host: str, port: int, peer_id: PeerId | None = None) -> Self:
-        """Build the address of a TCP port at an IP address or a DNS name."""
+    def tcp(
+        cls,
+        host: str,
+        port: int,
+        peer_id: PeerId | None = None,
+        *,
+        way: Way = Way.PLAIN,
+        version: int = 0,
+    ) -> Self:
+        """Build the address of a TCP port at an IP address or a DNS name (see `Endpoint`)."""
         try:
             kind = "ip4" if ipaddress.ip_address(host).version == 4 else "ip6"
         except ValueError:
-            kind = "dns"
+            kind = f"dns{version}" if version else "dns"
         tail = "" if peer_id is None else f"/p2p/{peer_id}"
-        return cls.parse(f"/{kind}/{host}/tcp/{port}{tail}")
+        return cls.parse(f"/{kind}/{host}/tcp/{port}{way}{tail}")
 
     def encode(self) -> bytes:
         """Write the binary form."""
@@ -114,13 +157,15 @@ class Multiaddr(msgspec.Struct, frozen=True):
         return b"".join(parts)
 
     @property
-    def tcp_endpoint(self) -> tuple[str, int] | None:
-        """The host and port to dial, where the address is a host, a TCP port, and maybe a peer."""
-        codes = [code for code, _ in self.components]
-        if codes[:2] != [codes[0], TCP] or codes[0] not in _HOSTS or codes[2:] not in ([], [P2P]):
+    def endpoint(self) -> Endpoint | None:
+        """Where to dial: of a host, a TCP port, maybe WebSocket, and maybe a peer."""
+        codes = tuple(code for code, _ in self.components)
+        way = _WAYS.get(codes[2:-1] if codes[-1] == P2P else codes[2:])
+        if codes[1:2] != (TCP,) or codes[0] not in _HOSTS or way is None:
             return None
         (host_code, host), (_, port) = self.components[:2]
-        return _format_value(host_code, host), int.from_bytes(port)
+        version = {DNS4: 4, DNS6: 6}.get(host_code, 0)
+        return Endpoint(_format_value(host_code, host), int.from_bytes(port), way, version)
 
     @property
     def dnsaddr(self) -> str | None:
@@ -137,7 +182,8 @@ class Multiaddr(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return "".join(
-            f"/{_NAMES[code]}/{_format_value(code, value)}" for code, value in self.components
+            f"/{_NAMES[code]}/{_format_value(code, value)}" if value else f"/{_NAMES[code]}"
+            for code, value in self.components
         )
 
 
@@ -157,7 +203,7 @@ def _unreadable(words: list[str], why: str) -> DecodeError:
     """Why an address as text is not read: a transport that we lack, or nonsense."""
     for name in _OTHER_TRANSPORTS:
         if name in words:
-            detail = f"unsupported transport {name}; ask for an address of plain TCP, /ip4/…/tcp/…"
+            detail = f"unsupported transport {name}; ask for an address of TCP, /ip4/…/tcp/…"
             return DecodeError("unsupported-transport", detail)
     return DecodeError("bad-multiaddr", why)
 
@@ -184,6 +230,8 @@ def _parse_value(code: int, text: str) -> bytes:
         return bytes(PeerId.parse(text))
     if code in (IP4, IP6):
         return _parse_ip(code, text)
+    if code in _FIXED_SIZES:
+        return b""
     try:
         return text.encode("ascii")
     except UnicodeEncodeError:

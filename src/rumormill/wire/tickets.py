@@ -24,7 +24,7 @@ def read_ticket(text: str) -> tuple[Multiaddr, ...]:
     if len(addresses) > MAX_TICKET_ADDRESSES:
         raise DecodeError("bad-ticket", f"more than {MAX_TICKET_ADDRESSES} addresses")
     for address in addresses:
-        named = address.peer_id is not None and address.tcp_endpoint is not None
+        named = address.peer_id is not None and address.endpoint is not None
         if not named and address.dnsaddr is None:
             raise DecodeError(
                 "bad-ticket",

@@ -28,7 +28,10 @@ NONCE_BYTES: Final = 24
 MAX_KEYS: Final = 32
 """Our choice: who rotates every month has two or three."""
 
-MAGIC: Final = b"\xfarmciph\x01"
+MARK: Final = b"\xfarm"
+"""How every payload begins that is more than its publisher's data."""
+
+MAGIC: Final = MARK + b"ciph\x01"
 """Its last byte is the version. No text in UTF-8 begins so."""
 
 _KEY_ID_BYTES: Final = 8

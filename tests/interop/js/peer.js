@@ -7,6 +7,7 @@
  *   gossipsub  options of the gossipsub service
  *   kad        whether to be a server of the hash table too, `/ipfs/kad/1.0.0`
  *   network    the content of a private network's key file; an open network when missing
+ *   listen     where to listen; on a port of TCP when missing
  */
 import { createInterface } from 'node:readline'
 import { floodsub } from '@libp2p/floodsub'
@@ -18,6 +19,7 @@ import { peerIdFromString } from '@libp2p/peer-id'
 import { ping } from '@libp2p/ping'
 import { preSharedKey } from '@libp2p/pnet'
 import { tcp } from '@libp2p/tcp'
+import { webSockets } from '@libp2p/websockets'
 import { yamux } from '@libp2p/yamux'
 import { multiaddr } from '@multiformats/multiaddr'
 import { createLibp2p } from 'libp2p'
@@ -66,8 +68,8 @@ const table = () => kadDHT({
 
 const node = await createLibp2p({
   start: false,
-  addresses: { listen: ['/ip4/127.0.0.1/tcp/0'] },
-  transports: [tcp()],
+  addresses: { listen: options.listen ?? ['/ip4/127.0.0.1/tcp/0'] },
+  transports: [tcp(), webSockets()],
   connectionEncrypters: [noise()],
   streamMuxers: [yamux()],
   connectionMonitor: { enabled: false },

@@ -11,6 +11,7 @@ from protocols.pubsub_rig import Rig
 from rumormill.core.trace import RejectMessage
 from rumormill.protocols.gossipsub import reasons
 from rumormill.protocols.gossipsub.config import GossipSubConfig
+from rumormill.protocols.gossipsub.peers import GOSSIPSUB_1_0, GOSSIPSUB_1_1
 from rumormill.protocols.gossipsub.score_params import (
     PeerScoreParams,
     ScoreThresholds,
@@ -148,6 +149,26 @@ def test_gossipsub_attack_graft_non_existent_topic() -> None:
     router = attack.rig.router(attack.victim)
     assert list(router.mesh.links) == [TOPIC]
     assert len(router.mesh.backoff) == 0
+
+
+@pytest.mark.parametrize(
+    ("spoken", "answer"), [(GOSSIPSUB_1_0, [Prune("else")]), (GOSSIPSUB_1_1, [])]
+)
+def test_a_graft_for_a_topic_that_is_not_ours(spoken: str, answer: list[Prune]) -> None:
+    """1.0 has it answered with a PRUNE, without a back-off; from 1.1 on it is passed over. Either
+    way it is counted, and nothing is remembered of it."""
+    rig = Rig()
+    (peer,) = rig.add()
+    asker = rig.add_puppet((spoken,))
+    rig.subscribe([peer], TOPIC)
+    rig.connect(asker, peer)
+    rig.send(asker, peer, Rpc(control=Control(graft=("else",))))
+    rig.run(0.1)
+    controls = [rpc.control for rpc in rig.rpcs(asker, peer) if rpc.control is not None]
+    assert [prune for control in controls for prune in control.prune] == answer
+    assert rig.refusals(peer) == [reasons.GRAFT_UNKNOWN_TOPIC]
+    assert list(rig.router(peer).mesh.links) == [TOPIC]
+    assert len(rig.router(peer).mesh.backoff) == 0
 
 
 def test_gossipsub_attack_graft_during_backoff() -> None:

@@ -22,12 +22,14 @@ from rumormill.node.pending_sends import TOO_MANY_PENDING
 from rumormill.protocols.radius import reasons
 from rumormill.protocols.radius.config import RadiusConfig
 from rumormill.protocols.radius.messages import Frame, Spread
+from rumormill.protocols.radius.neighbours import GetNeighbors
 from rumormill.protocols.radius.router import RADIUS, Radius
 from rumormill.protocols.radius.subscriptions import RENEW
 from rumormill.sim.identity import SimulatedIdentity
 from rumormill.sim.latency import constant
 from rumormill.sim.link import QUEUE_FULL, LinkFaults
 from rumormill.sim.network import Network
+from rumormill.sim.snapshot import state_of
 
 RING = [(peer, (peer + 1) % 6) for peer in range(6)]
 
@@ -373,3 +375,36 @@ def test_the_view_shows_neighbours_and_known_subscribers() -> None:
     bag.unsubscribe(0, "a")
     bag.settle()
     assert "a" not in bag.machines[1].view().peers
+
+
+class TestNeighbours:
+    """The design's request for neighbours, and its indication."""
+
+    def test_who_asks_is_told_who_the_neighbours_are_now(self) -> None:
+        """Of a line of three the one in the middle has two, and one when the other is gone."""
+        net = network(3)
+        found: list[Any] = []
+        middle = net.hosts[1]
+        middle.command(GetNeighbors(), lambda outcome: found.append(outcome.result))
+        net.crash(net.hosts[0])
+        net.engine.run_until(2.0)
+        middle.command(GetNeighbors(), lambda outcome: found.append(outcome.result))
+        assert [sorted(each.peers) for each in found] == [[peer_id(0), peer_id(2)], [peer_id(2)]]
+        middle.command("else", lambda outcome: found.append(outcome.error))
+        assert found[-1] == "radius gossip has no command str"
+
+
+def test_what_is_remembered_of_a_publication_is_no_payload_and_ages() -> None:
+    """The design's `delivered`, without the draft's payloads: hops by id, for two lifetimes."""
+    net = network(2, publication_lifetime=10.0)
+    net.hosts[1].handle(Subscribe("t"))
+    net.hosts[0].handle(Publish("t", b"news" * 1000))
+    net.engine.run_until(2.0)
+    seen = router(net, 1).seen
+    assert len(seen) == 1
+    known = repr(state_of(router(net, 1)))
+    assert peer_id(0).hex() in known
+    assert b"news".hex() not in known
+    assert "news" not in known
+    net.engine.run_until(60.0)
+    assert len(seen) == 0

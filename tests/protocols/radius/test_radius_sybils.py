@@ -139,3 +139,20 @@ def test_who_is_connected_needs_no_trial() -> None:
     late = SYBILS[599]
     victim.feed(PeerConnected(peer_id(late), RADIUS))
     assert peer_id(late) in letters(victim.publish(2))
+
+
+def test_twenty_thousand_strangers_that_speak_for_themselves() -> None:
+    """They are no neighbours, so they share what one neighbour may bring, and it is served in the
+    same small turns; whom an honest neighbour knows is reached as before."""
+    victim = Victim()
+    refused: dict[str, int] = {}
+    for number in SYBILS:
+        for reason, count in victim.hear(number, [number]).items():
+            refused[reason] = refused.get(reason, 0) + count
+    assert len(victim.machine.subscriptions.interests) == 10_000
+    assert refused == {reasons.SENDER_FULL: 10_000}
+    assert victim.hear(HONEST, [BOB]) == {}
+    turns = victim.publish()
+    assert all(len(letters([turn])) <= LETTERS_AT_ONCE for turn in turns)
+    assert peer_id(BOB) in letters(turns)
+    assert len(letters(turns)) == 512 + 1

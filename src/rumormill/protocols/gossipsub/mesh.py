@@ -204,8 +204,8 @@ class Mesh:
     def on_graft(self, peer: PeerId, topic: Topic, now: float, effects: Effects) -> str | None:
         """Take a subscriber into a mesh; return why not, when it must not be.
 
-        `GRAFT_UNKNOWN_TOPIC` deserves no answer, so that nobody can probe or flood us with
-        topics, nor does `GRAFT_AGAIN`; every other refusal is answered with a PRUNE.
+        `GRAFT_UNKNOWN_TOPIC` deserves no answer from 1.1 on, so that nobody can probe or flood us
+        with topics, nor does `GRAFT_AGAIN`; every other refusal is answered with a PRUNE.
         """
         links = self.links.get(topic)
         if links is None:

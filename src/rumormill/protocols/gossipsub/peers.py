@@ -59,6 +59,12 @@ class PeerTable(msgspec.Struct, frozen=True):
         state = self.peers.get(peer)
         return state is not None and state.protocol not in {FLOODSUB, GOSSIPSUB_1_0}
 
+    def is_told_unknown_topics(self, peer: PeerId) -> bool:
+        """Whether a GRAFT for a topic that is not ours is answered with a PRUNE: 1.0 says so, and
+        from 1.1 on it is passed over, as spam may be."""
+        state = self.peers.get(peer)
+        return state is not None and state.protocol == GOSSIPSUB_1_0
+
     def heeds_idontwant(self, peer: PeerId) -> bool:
         """Whether the peer understands IDONTWANT (from 1.2 on)."""
         state = self.peers.get(peer)

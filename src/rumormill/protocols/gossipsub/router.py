@@ -206,7 +206,10 @@ class GossipSub(PubSubRouter):
                 continue
             effects.append(trace.Refuse(peer, refusal, topic))
             px = px and refusal == reasons.GRAFT_MESH_FULL
-            if refusal not in (reasons.GRAFT_UNKNOWN_TOPIC, reasons.GRAFT_AGAIN):
+            unknown = refusal == reasons.GRAFT_UNKNOWN_TOPIC
+            if unknown and not self._table.is_told_unknown_topics(peer):
+                continue
+            if refusal != reasons.GRAFT_AGAIN:
                 refused[topic] = self.mesh.backoff_after(refusal)
         return tuple(
             self._prune_for(peer, topic, backoff, now, px=px) for topic, backoff in refused.items()

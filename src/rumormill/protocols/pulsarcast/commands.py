@@ -85,11 +85,20 @@ class FetchEvent(msgspec.Struct, frozen=True, kw_only=True):
 class ReadHistory(TopicCommand, frozen=True, kw_only=True):
     """Get the events of a topic, with everything that neighbours and the DHT can add.
 
-    Outcome: a `History`. `limit` 0 means all; a limited history holds the newest events.
+    Outcome: a `History`. `limit` 0 means all; a limited history holds the newest events. Whatever
+    was fetched is in the log; with `bare`, the history does not hold the events besides.
+
+    `start` names events by their CIDs, from which links are followed as well: who knows the last
+    event gets all before it, though everybody is gone who kept them. Links of events that are
+    dated before `since` are not followed. No more than `most` events are fetched, 0 for all.
     """
 
     backwards: bool = False
     limit: int = 0
+    bare: bool = False
+    start: tuple[str | MessageId, ...] = ()
+    since: float = 0.0
+    most: int = 0
 
 
 class History(msgspec.Struct, frozen=True):
@@ -97,8 +106,9 @@ class History(msgspec.Struct, frozen=True):
 
     Every event in it was verified: its CID, its publisher's permission, its signatures where it has
     them. `unsigned` counts those that came from the DHT, which keeps none; `missing` names events
-    that others link to and nobody has; `refused` counts those that failed the check. `answered`
-    counts the peers that gave all they have.
+    that others link to and nobody has, or that are beyond a bound; `refused` counts those that
+    failed the check. `answered` counts the peers that gave all they have, `fetched` the events that
+    were not here before; `bounded` says that there would be more of them.
     """
 
     events: tuple[Event, ...]
@@ -108,6 +118,8 @@ class History(msgspec.Struct, frozen=True):
     answered: int = 0
     vouched: bool = False
     """Whether somebody was asked who must know the topic's newest events: its author."""
+    fetched: int = 0
+    bounded: bool = False
 
     @property
     def complete(self) -> bool:

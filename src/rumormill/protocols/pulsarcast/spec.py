@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any
 
-from rumormill.core.api import ANYONE, TopicOptions, TopicVersion
+from rumormill.core.api import ANYONE, FetchedHistory, TopicOptions, TopicVersion
 from rumormill.core.ids import Topic
 from rumormill.overlay.kademlia.messages import KAD_PROTOCOL, encode_kad
 from rumormill.protocols.kademlia.spec import kad_decoder, max_kad_message
@@ -12,7 +12,9 @@ from rumormill.protocols.pulsarcast.commands import (
     CreateTopic,
     DescribeTopic,
     FetchEvent,
+    History,
     ListVersions,
+    ReadHistory,
     SubscribeTo,
     event_cid_of,
 )
@@ -56,6 +58,13 @@ def _versions(result: object) -> list[TopicVersion]:
     return [version_of(each) for each in result]
 
 
+def _fetched(result: object) -> FetchedHistory:
+    assert isinstance(result, History)
+    return FetchedHistory(
+        result.fetched, result.missing, result.answered, result.complete, result.bounded
+    )
+
+
 SPEC = ProtocolSpec(
     name="pulsarcast",
     protocol_ids=(OURS, PROTOCOL),
@@ -85,6 +94,10 @@ SPEC = ProtocolSpec(
         announced=announced,
         readable=readable_view,
         fetch=lambda event: FetchEvent(event=event),
+        fetch_history=lambda topic, start, since, most: ReadHistory(
+            topic=topic, bare=True, start=start, since=since, most=most
+        ),
+        fetched=_fetched,
     ),
     publishes_from_within=True,
     reads_log=True,

@@ -4,13 +4,38 @@
 the same one on which other protocols run, and manages nothing.
 """
 
+from collections.abc import Iterable
+
+import msgspec
+
 from rumormill.core import trace
-from rumormill.core.effects import Effects
+from rumormill.core.effects import Effects, Outcome
 from rumormill.core.ids import PeerId
+from rumormill.core.inputs import Command
 from rumormill.overlay.hyparview.active_view import Change
 from rumormill.overlay.hyparview.messages import Membership
 
 NO_MEMBERSHIP = "no membership protocol in use"
+
+
+class GetNeighbors(msgspec.Struct, frozen=True):
+    """A command, the design's request: who are the neighbours now?"""
+
+
+class Neighbors(msgspec.Struct, frozen=True):
+    """Its outcome, the design's indication. The router itself does not ask: it is told of each
+    change, since what it passes on must not wait for an answer."""
+
+    peers: tuple[PeerId, ...]
+
+
+def answer(command: Command, neighbours: Iterable[PeerId], effects: Effects) -> None:
+    """Answer the application."""
+    if isinstance(command.body, GetNeighbors):
+        effects.append(Outcome(command.number, Neighbors(tuple(neighbours))))
+    else:
+        error = f"radius gossip has no command {type(command.body).__name__}"
+        effects.append(Outcome(command.number, error=error))
 
 
 class Links:

@@ -18,8 +18,6 @@ inputs are `_on_...`; they take the time and append effects.
 from functools import partial
 from typing import Final
 
-import msgspec
-
 from rumormill.core import inputs, trace
 from rumormill.core.effects import (
     Append,
@@ -50,10 +48,16 @@ from rumormill.protocols.radius.messages import (
     is_signed,
     sign,
 )
-from rumormill.protocols.radius.neighbours import Links
+from rumormill.protocols.radius.neighbours import Links, answer
 from rumormill.protocols.radius.publications import DIRECT, Copy, SeenPublications
 from rumormill.protocols.radius.rendezvous import few_of, live_subscribers
-from rumormill.protocols.radius.subscriptions import GATHER, RENEW, Subscriptions
+from rumormill.protocols.radius.subscriptions import (
+    GATHER,
+    GREET_RETRY,
+    RENEW,
+    Greet,
+    Subscriptions,
+)
 from rumormill.protocols.recovery import Recovery
 from rumormill.protocols.registry import NO_HOOKS, Hooks
 from rumormill.protocols.unsaid import Unsaid, Waiting
@@ -62,9 +66,6 @@ RADIUS: Final = "/rumormill/radius/1.0.0"
 
 CLEAN: Final = "clean"
 """The timer at which expired subscriptions are removed."""
-
-_GREET_RETRY: Final = 1.0
-"""Seconds until interests that could not be sent to a neighbour are sent again. Our choice."""
 
 NOBODY: Final = "no neighbour and no known subscriber"
 
@@ -82,14 +83,9 @@ _HANDLERS: Final = {
     inputs.SendDropped: "_on_send_dropped",
     inputs.TimerFired: "_on_timer",
     inputs.Validated: "_on_validated",
+    inputs.Command: "_on_command",
     inputs.Recovered: "_on_recovered",
 }
-
-
-class Greet(msgspec.Struct, frozen=True):
-    """The timer at which a neighbour is told interests that could not be sent to it."""
-
-    peer: PeerId
 
 
 def _wrapped(message: Membership) -> Frame:
@@ -249,6 +245,9 @@ class Radius:
             effects.append(trace.DeliverMessage(publication.id, topic, self.id))
         reached = self._meet(Copy(self.id, publication, self.pub_hops), now, effects)
         effects.append(Published(own.number, own.event, reached, "" if reached else NOBODY))
+
+    def _on_command(self, event: inputs.Command, now: float, effects: Effects) -> None:
+        answer(event, self.neighbours, effects)
 
     # Peers come and go.
 
@@ -491,4 +490,4 @@ class Radius:
                 effects.append(trace.Refuse(peer, reasons.SUBSCRIBER_LOST, count=lost))
                 self._letters.on_missing(informants)
         if frame.interests and peer in self.neighbours:
-            effects.append(SetTimer(Greet(peer), now + _GREET_RETRY))
+            effects.append(SetTimer(Greet(peer), now + GREET_RETRY))

@@ -10,6 +10,8 @@ in one frame, without those that the neighbour itself brought.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from rumormill.core import trace
 from rumormill.core.bounded import remember
 from rumormill.core.effects import Effects, Send, SendAll, SetTimer
@@ -34,8 +36,17 @@ GATHER: Final = "gather"
 RENEW: Final = "renew"
 """The timer at which the first of our subscriptions is to be renewed."""
 
+GREET_RETRY: Final = 1.0
+"""Seconds until interests that could not be sent to a neighbour are sent again. Our choice."""
+
 _EARLY: Final = 0.05
 """What is to be renewed within this part of a `ttl` is renewed together. Our choice."""
+
+
+class Greet(msgspec.Struct, frozen=True):
+    """The timer at which a neighbour is told interests that could not be sent to it."""
+
+    peer: PeerId
 
 
 class Subscriptions:

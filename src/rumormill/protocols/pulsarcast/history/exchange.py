@@ -228,6 +228,8 @@ class _Range(msgspec.Struct):
     start: int
     end: int
     known: int = -1
+    most: int = 0
+    """How many events may be known before it is enough; 0 for no bound."""
 
 
 class Agreement(msgspec.Struct, frozen=True):
@@ -348,14 +350,17 @@ class Reconciliation:
         operation: msgspec.Struct,
         now: float,
         effects: Effects,
+        *,
+        most: int = 0,
     ) -> None:
         """Get from a peer what it has of a range and we have not, and the other way round.
 
-        `RangeFetched` follows. There is one range per topic: a new one ends the earlier.
+        `RangeFetched` follows. There is one range per topic: a new one ends the earlier. With
+        `most`, it ends when so many events are known.
         """
         self.end(feed.topic, now, effects)
         self._context.operations.hold(RangeFetched, feed.topic, operation)
-        wanted = self._ranges[feed.topic] = _Range(peer, whole(start), whole(end))
+        wanted = self._ranges[feed.topic] = _Range(peer, whole(start), whole(end), most=most)
         self._ask(feed, wanted, now, effects)
 
     def _ask(self, feed: Feed, wanted: _Range, now: float, effects: Effects) -> None:
@@ -460,7 +465,8 @@ class Reconciliation:
             return
         advanced = answer.end > wanted.start or len(feed.timeline) > wanted.known
         wanted.start = min(max(answer.end, wanted.start), wanted.end)
-        if wanted.start >= wanted.end or not advanced:
+        enough = wanted.most and len(feed.timeline) >= wanted.most
+        if wanted.start >= wanted.end or not advanced or enough:
             self.end(answer.topic, now, effects, complete=wanted.start >= wanted.end)
         else:
             self._ask(feed, wanted, now, effects)

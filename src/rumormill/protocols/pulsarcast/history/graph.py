@@ -10,6 +10,7 @@ one peer publishes and links to what it saw last, that is one chain and the orde
 """
 
 import heapq
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -86,6 +87,11 @@ class EventGraph:
     def children(self, cid: bytes | None) -> tuple[bytes, ...]:
         """The events that name a parent, in the order of their coming; of None, the roots."""
         return tuple(self._children.get(cid, ()))
+
+    def latest_child(self, cid: bytes) -> float:
+        """When the newest event was created that names a parent; no time if none does."""
+        dates = [self._created[child] for child in self._children.get(cid, ())]
+        return max(dates, default=math.inf)
 
     @property
     def heads(self) -> tuple[bytes, ...]:

@@ -20,7 +20,12 @@ from rumormill.core.event import Event
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Loaded
 from rumormill.protocols.pulsarcast import reasons
-from rumormill.protocols.pulsarcast.commands import History, ReadHistory, cid_of
+from rumormill.protocols.pulsarcast.commands import (
+    History,
+    ReadHistory,
+    cid_of,
+    event_cid_of,
+)
 from rumormill.protocols.pulsarcast.context import (
     BlockFound,
     Context,
@@ -63,10 +68,14 @@ class _Progress(msgspec.Struct):
     asked: PeerId = b""
     answered: int = 0
     vouched: bool = False
+    wanted: dict[bytes, None] = {}
+    """Events that are looked for though none that we have links to them."""
+    before: int = 0
+    """How many events were known before."""
     offset: int = 0
     """From where on the log is to be read."""
     graph: EventGraph = msgspec.field(default_factory=EventGraph)
-    events: dict[bytes, Event] = {}
+    events: dict[bytes, Event | None] = {}
     unsigned: int = 0
     refused: dict[bytes, None] = {}
     """Events that are not what they should be."""
@@ -105,7 +114,8 @@ class HistoryReading:
     def begin(self, command: int, wish: ReadHistory, now: float, effects: Effects) -> None:
         """Get a topic's history."""
         cid, reading = cid_of(wish.topic), Reading(command)
-        self._open[command] = _Progress(cid, wish)
+        wanted = dict.fromkeys(event_cid_of(event) for event in wish.start)
+        self._open[command] = _Progress(cid, wish, wanted=wanted)
         self._topics.find(cid, PatientLook(reading), now, effects)
 
     def _end(
@@ -132,6 +142,7 @@ class HistoryReading:
         feed = self._feeds.open.get(progress.topic)
         if feed is not None:
             author = feed.descriptor.author
+            progress.before = len(feed.timeline)
             progress.vouched = author == self._context.id
             near = self._trees.neighbours(progress.topic)[:_SOURCES]
             progress.sources = list(dict.fromkeys((*near, author)))
@@ -149,13 +160,25 @@ class HistoryReading:
         """Get everything that the next peer has; after the last one, read the log."""
         progress = self._open[reading.command]
         feed = self._feeds.open.get(progress.topic)
-        while feed is not None and progress.sources:
+        while feed is not None and progress.sources and not self._is_enough(progress, feed):
             peer = progress.asked = progress.sources.pop(0)
             if peer != self._context.id and not self._context.is_original(peer):
+                start = milliseconds(max(progress.wish.since, 0.0))
                 end = milliseconds(now + self._context.config.max_clock_skew)
-                self._reconciliation.fetch(feed, peer, 0, end, reading, now, effects)
+                most = progress.wish.most and progress.before + progress.wish.most
+                self._reconciliation.fetch(feed, peer, start, end, reading, now, effects, most=most)
                 return
         self._read_on(reading, effects)
+
+    def _is_wanted(self, progress: _Progress, cid: bytes) -> bool:
+        """Whether an event is not there, and new enough, as far as one can tell."""
+        graph = progress.graph
+        return cid not in graph and graph.latest_child(cid) >= progress.wish.since
+
+    def _is_enough(self, progress: _Progress, feed: Feed) -> bool:
+        """Whether so many events were fetched that no more may be."""
+        most = progress.wish.most
+        return most > 0 and len(feed.timeline) - progress.before >= most
 
     def _read_on(self, reading: Reading, effects: Effects) -> None:
         progress = self._open[reading.command]
@@ -200,18 +223,24 @@ class HistoryReading:
                 progress.refused[cid] = None
                 continue
             progress.graph.add(cid, event.parent, dates.seconds(event.created))
-            progress.events[cid] = core_event(signed)
+            progress.events[cid] = None if progress.wish.bare else core_event(signed)
             progress.unsigned += not signed.publisher_signature
 
     def _look_for_parent(
         self, reading: Reading, progress: _Progress, now: float, effects: Effects
     ) -> None:
         """Look for the first parent that is not there; when none is left, finish."""
-        topic = progress.topic
+        topic, graph = progress.topic, progress.graph
+        feed = self._feeds.open.get(topic)
         sources = self._trees.neighbours(topic)
         batch = self._context.config.fetch_batch
-        for cid in progress.graph.missing:
-            if cid not in progress.lost:
+        if feed is None or self._is_enough(progress, feed):
+            self._finish(reading, progress, effects)
+            return
+        if progress.wish.most:
+            batch = min(batch, progress.wish.most)
+        for cid in (*progress.wanted, *graph.missing):
+            if cid not in progress.lost and self._is_wanted(progress, cid):
                 if self._fetcher.seek(cid, topic, sources, reading, now, effects, ancestors=batch):
                     return
                 progress.lost[cid] = None
@@ -225,14 +254,27 @@ class HistoryReading:
 
     def _finish(self, reading: Reading, progress: _Progress, effects: Effects) -> None:
         wish, graph = progress.wish, progress.graph
-        ordered = [progress.events[cid] for cid in graph.order()]
+        found = [progress.events[cid] for cid in graph.order()]
+        ordered = [event for event in found if event is not None]
         if wish.limit:
             ordered = ordered[-wish.limit :]
         if wish.backwards:
             ordered.reverse()
         refused = len(progress.refused)
         answered, vouched = progress.answered, progress.vouched
+        missing = dict.fromkeys((*progress.wanted, *graph.missing))
+        named = [cid for cid in missing if self._is_wanted(progress, cid)]
+        feed = self._feeds.open.get(progress.topic)
+        fetched = 0 if feed is None else len(feed.timeline) - progress.before
+        bounded = feed is not None and self._is_enough(progress, feed)
         history = History(
-            tuple(ordered), graph.missing, progress.unsigned, refused, answered, vouched
+            tuple(ordered),
+            tuple(named),
+            progress.unsigned,
+            refused,
+            answered,
+            vouched,
+            fetched,
+            bounded,
         )
         self._end(reading, history, "", effects)

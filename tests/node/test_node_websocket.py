@@ -1,0 +1,210 @@
+"""Nodes over WebSocket: the same connection as over TCP, with HTTP before it, and TLS if wanted."""
+
+import asyncio
+import ipaddress
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from live_nodes import run, take, until
+from processes import environment
+from rumormill.core.errors import LocalError
+from rumormill.libp2p import transports, websocket
+from rumormill.node.config import NodeConfig
+from rumormill.node.identity import create_network
+from rumormill.node.node import Node
+from rumormill.wire.multiaddr import Way
+
+WS = "/ip4/127.0.0.1/tcp/0/ws"
+
+
+async def talk(listener: Node, ticket: str, dialler: Node) -> None:
+    """Messages from a few bytes to many windows, each way."""
+    for publisher, reader in ((dialler, listener), (listener, dialler)):
+        topic = f"to {reader.id.hex()}"
+        events = await reader.subscribe(topic)
+        await dialler.connect(ticket)
+        await publisher.wait_until_ready(topic)
+        said = [b"x" * size for size in (1, 100, 70_000, 900_000)]
+        for each in said:
+            await publisher.publish(topic, each)
+        assert await take(events, len(said)) == said
+
+
+@pytest.mark.parametrize("host", ["ip4/127.0.0.1", "ip6/::1", "dns4/localhost"])
+def test_nodes_talk_over_websocket(host: str) -> None:
+    async def story() -> None:
+        kind = "ip6/::1" if "ip6" in host else "ip4/127.0.0.1"
+        async with Node(None, listen=f"/{kind}/tcp/0/ws") as alice, Node(None) as bob:
+            (ticket,) = alice.tickets
+            assert "/ws/p2p/" in ticket
+            await talk(alice, ticket.replace(f"/{kind}/", f"/{host}/"), bob)
+            assert "/ws" in bob.peers[0].address
+            assert not alice.refusals
+            assert not bob.refusals
+
+    run(story)
+
+
+def test_a_node_listens_to_both_and_tells_both() -> None:
+    """Who came by TCP learns where WebSocket is, and the other way round."""
+
+    async def story() -> None:
+        both = ["/ip4/127.0.0.1/tcp/0", WS]
+        async with Node(None, listen=both) as alice, Node(None) as bob:
+            plain, framed = alice.tickets
+            await bob.connect(plain)
+            told = bob._swarm.book.endpoints
+            await until(lambda: len(told(alice.id)) == 2, "identify has come")
+            assert [each.way for each in told(alice.id)] == [Way.PLAIN, Way.WEBSOCKET]
+            assert framed.split("/p2p/")[0] in bob.network_ticket()
+
+    run(story)
+
+
+def test_a_private_network_is_private_over_websocket_too(tmp_path: Path) -> None:
+    key = tmp_path / "swarm.key"
+    create_network(key)
+
+    async def story() -> None:
+        async with (
+            Node(None, listen=WS, network=key) as alice,
+            Node(None, network=key) as bob,
+            Node(None) as stranger,
+        ):
+            await talk(alice, alice.tickets[0], bob)
+            with pytest.raises(LocalError, match="cannot reach"):
+                await stranger.connect(alice.tickets[0])
+
+    run(story)
+
+
+def certificate(folder: Path) -> NodeConfig:
+    """A certificate of 127.0.0.1 and localhost that nobody vouches for but itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    names: list[x509.GeneralName] = [
+        x509.DNSName("localhost"),
+        x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
+    ]
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    (folder / "cert.pem").write_bytes(made.public_bytes(pem))
+    (folder / "key.pem").write_bytes(
+        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return NodeConfig(tls_certificate=str(folder / "cert.pem"), tls_key=str(folder / "key.pem"))
+
+
+@pytest.mark.parametrize("written", ["/tls/ws", "/wss"])
+def test_with_tls_the_certificate_is_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str
+) -> None:
+    """Nobody who is not vouched for is talked to; who is, is."""
+    config = certificate(tmp_path)
+
+    async def story(*, trusted: bool) -> None:
+        transports._authorities.cache_clear()
+        if trusted:
+            monkeypatch.setenv("SSL_CERT_FILE", config.tls_certificate)
+        listen = f"/ip4/127.0.0.1/tcp/0{written}"
+        async with Node(None, listen=listen, config=config) as alice, Node(None) as bob:
+            ticket = alice.tickets[0].replace("/tls/ws", written)
+            assert "/tls/ws/p2p/" in alice.tickets[0]
+            if trusted:
+                await talk(alice, ticket, bob)
+                return
+            with pytest.raises(LocalError, match="certificate verify failed"):
+                await bob.connect(ticket)
+            await until(lambda: alice.refusals.get("tls-failed"), "it is counted")
+
+    run(lambda: story(trusted=False))
+    run(lambda: story(trusted=True))
+    transports._authorities.cache_clear()
+
+
+def test_to_listen_with_tls_takes_a_certificate(tmp_path: Path) -> None:
+    async def story() -> None:
+        with pytest.raises(LocalError, match=r"node\.tls_certificate"):
+            await Node(None, listen="/ip4/127.0.0.1/tcp/0/tls/ws").start()
+        config = NodeConfig(tls_certificate=str(tmp_path / "none"), tls_key="none")
+        with pytest.raises(LocalError, match="cannot use the certificate"):
+            await Node(None, listen="/ip4/127.0.0.1/tcp/0/tls/ws", config=config).start()
+
+    run(story)
+
+
+def test_other_requests_of_http_are_refused_and_counted() -> None:
+    """A crawler, a head without end, and one who says nothing; a peer gets in as ever."""
+
+    async def story() -> None:
+        config = NodeConfig(upgrade_timeout=0.5)
+        async with Node(None, listen=WS, config=config) as alice, Node(None) as bob:
+            port = int(alice.tickets[0].split("/")[4])
+            for request, answer in (
+                (b"GET /index.html HTTP/1.1\r\nHost: a\r\n\r\n", b"HTTP/1.1 426 "),
+                (b"GET / HTTP/1.1\r\nA: " + b"b" * 9000, b"HTTP/1.1 431 "),
+                (b"", b""),
+            ):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(request)
+                assert (await reader.read()).startswith(answer)
+                writer.close()
+            assert alice.refusals == {websocket.NOT_WEBSOCKET: 2, "upgrade-timeout": 1}
+            await talk(alice, alice.tickets[0], bob)
+
+    run(story)
+
+
+def test_who_dials_websocket_where_there_is_none_is_told() -> None:
+    async def story() -> None:
+        async with Node(None) as alice, Node(None) as bob:
+            with pytest.raises(LocalError, match=r"/ws: .*valid HTTP response"):
+                await bob.connect(alice.tickets[0].replace("/p2p/", "/ws/p2p/"))
+
+    run(story)
+
+
+WITHOUT = """
+import asyncio, sys
+sys.modules["websockets"] = None
+from rumormill import Node
+async def story():
+    try:
+        await Node(None, listen="/ip4/127.0.0.1/tcp/0/ws").start()
+    except Exception as error:
+        print(error)
+    async with Node(None) as node:
+        try:
+            await node.connect(node.tickets[0].replace("/p2p/", "/ws/p2p/")[:-4] + "AAAA")
+        except Exception as error:
+            print(error)
+asyncio.run(story())
+"""
+
+
+def test_without_the_extra_it_is_said_what_to_install() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment(),
+    )
+    lines = done.stdout.splitlines()
+    assert len(lines) == 2
+    assert all('pip install "rumormill[websocket]"' in line for line in lines)
