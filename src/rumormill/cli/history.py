@@ -7,11 +7,11 @@ import json
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from rumormill.cli.grammar import USAGE, CommandError
+from rumormill.cli.grammar import TIMEOUT, USAGE, CommandError
 from rumormill.cli.logs import begin
 from rumormill.cli.numbers import moment, seconds, whole
 from rumormill.cli.printing import Printer, choose_printer, write_events
@@ -19,16 +19,17 @@ from rumormill.cli.session import open_session, run_async, running_node
 from rumormill.cli.settings import Resolved
 from rumormill.core.event import Event
 from rumormill.core.where import Filter
-from rumormill.daemon.control_messages import BATCH_EVENTS, ControlError, Events, Synced
+from rumormill.daemon.control_messages import BATCH_EVENTS, Events, Synced
 from rumormill.daemon.control_service import ControlClient, read_history
 from rumormill.log.event_log import EventLog
 from rumormill.node.topic_access import TopicAccess
 from rumormill.protocols.pulsarcast.format import cid as cids
 
+_Found = TypeVar("_Found")
 Read = Callable[[int, float | None, int], Awaitable[Events]]
 
 _COMPLETE_SECONDS = 60.0
-"""How long nodes may take to answer, unless it is said."""
+"""How long nothing may come before it is called over, unless it is said."""
 
 _GET_SECONDS = 30.0
 """How long a single event is looked for, unless it is said."""
@@ -37,7 +38,7 @@ _NAMED = 20
 """Events that are named one by one when they are missing."""
 
 _LOOK_SECONDS = 1.0
-"""How often a terminal is told how far it is."""
+"""How often it is looked how far it is."""
 
 
 def run_history(options: argparse.Namespace) -> int:
@@ -75,8 +76,12 @@ def run_history(options: argparse.Namespace) -> int:
 
 async def _complete(topic: str, resolved: Resolved, wish: dict[str, Any]) -> None:
     """Have the running node get what it lacks, and say on stderr how that went."""
-    async with _watched(topic, resolved) as client:
-        found = await client.fetch_history(topic, _COMPLETE_SECONDS, **wish)
+    found = await _watched(
+        topic,
+        resolved,
+        _COMPLETE_SECONDS,
+        lambda client: client.fetch_history(topic, _COMPLETE_SECONDS, **wish),
+    )
     print(found, file=sys.stderr)
     for event in found.missing[:_NAMED]:
         print(f"missing\t{cids.text(event)}", file=sys.stderr)
@@ -252,43 +257,51 @@ async def _sync(resolved: Resolved, options: argparse.Namespace) -> int:
 
 
 async def _compared(topic: str | None, resolved: Resolved, wait: float) -> Synced:
-    async with _watched(topic, resolved) as client:
-        return await client.sync(topic, wait)
+    return await _watched(topic, resolved, wait, lambda client: client.sync(topic, None))
 
 
-@contextlib.asynccontextmanager
-async def _watched(topic: str | None, resolved: Resolved) -> AsyncIterator[ControlClient]:
-    """The running node, whose progress is shown meanwhile."""
+async def _watched(
+    topic: str | None,
+    resolved: Resolved,
+    wait: float,
+    ask: Callable[[ControlClient], Awaitable[_Found]],
+) -> _Found:
+    """What the running node answers, unless nothing comes for so long before."""
     async with running_node(resolved) as client, running_node(resolved) as watcher:
         if client is None or watcher is None:
             raise CommandError(f"no node runs in {resolved.home}; start `rumormill node`")
-        watching = asyncio.ensure_future(_show_progress(watcher, topic))
+        asking = asyncio.ensure_future(ask(client))
+        watching = asyncio.ensure_future(_watch(watcher, topic, wait))
         try:
-            yield client
+            await asyncio.wait([asking, watching], return_when=asyncio.FIRST_COMPLETED)
+            if asking.done():
+                return asking.result()
+            watching.result()
+            why = f"not every node has answered, and nothing has come for {wait:g} seconds"
+            raise CommandError(why, TIMEOUT)
         finally:
+            asking.cancel()
             watching.cancel()
-            await asyncio.wait([watching])
+            await asyncio.wait([asking, watching])
 
 
-async def _show_progress(watcher: ControlClient, topic: str | None) -> None:
-    """Say every second, on a terminal, how many events the log has got since it began."""
-    if not sys.stderr.isatty():
-        return
+async def _watch(watcher: ControlClient, topic: str | None, wait: float) -> None:
+    """Return when the log has got nothing for so long; say on a terminal how much it has got."""
     first: int | None = None
-    shown = ""
+    latest, quiet_from, shown = 0, time.monotonic(), ""
     try:
-        while True:
+        while time.monotonic() < quiet_from + wait:
             listed = (await watcher.topics()).topics
             stored = sum(line.next_offset for line in listed if topic in (None, line.name))
             first = stored if first is None else first
-            if stored > first:
+            if stored > max(first, latest):
+                latest, quiet_from = stored, time.monotonic()
                 shown = f"\r{stored - first:,} events more in the log"
-                print(shown, end="", file=sys.stderr, flush=True)
-            await asyncio.sleep(_LOOK_SECONDS)
-    except ControlError:
-        return  # whoever waits for the outcome is told
+                if sys.stderr.isatty():
+                    print(shown, end="", file=sys.stderr, flush=True)
+            await asyncio.sleep(min(_LOOK_SECONDS, wait))
     finally:
-        if shown:
+        if shown and sys.stderr.isatty():
             print(file=sys.stderr)
 
 

@@ -176,7 +176,7 @@ for who wants to know that it is done. On a terminal it says how many events it 
 topic [TOPIC]        one topic; all that are followed, if none is named
 --home DIR           the node's directory (~/.rumormill)
 --config FILE        settings, as TOML
---wait SECONDS = 60  stop after so long: exit code 3
+--wait SECONDS = 60  stop when nothing has come for so long: exit code 3
 --json               print one JSON object
 
 examples:

@@ -110,7 +110,7 @@ class Sync(Request, tag="sync", frozen=True):
     """Compare a topic, or all that are followed, with every connected node now."""
 
     topic: str | None
-    timeout: float
+    timeout: float | None
 
 
 class ReadHistory(Request, tag="history", frozen=True):

@@ -88,7 +88,7 @@ class Service(ABC):
         """Wait for subscribers."""
         expected(await self.answer(messages.Wait(topic, peers, seconds)), messages.Done)
 
-    async def sync(self, topic: Topic | None, seconds: float) -> messages.Synced:
+    async def sync(self, topic: Topic | None, seconds: float | None) -> messages.Synced:
         """Compare histories with every connected node."""
         return expected(await self.answer(messages.Sync(topic, seconds)), messages.Synced)
 

@@ -81,6 +81,7 @@ class _Owner(MachineSide, Protocol):
     config: NodeConfig
     protocol_ids: tuple[str, ...]
     max_frame: int
+    limits: dict[PeerId, int]
     decode: Callable[[bytes], WireMessage]
     limits: dict[PeerId, int]
     on_change: Callable[[], None]

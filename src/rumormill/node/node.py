@@ -29,7 +29,7 @@ from rumormill.daemon.doors import Doors
 from rumormill.daemon.flight_door import PemFiles
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import check_topic
-from rumormill.node import topics
+from rumormill.node import synced, topics
 from rumormill.node.callbacks import TopicValidator
 from rumormill.node.kin import Kin, join_kin
 from rumormill.node.log_reader import read_history
@@ -38,13 +38,6 @@ from rumormill.node.payloads import payload, payloads
 from rumormill.node.presence import Presence
 from rumormill.node.questions import NodeQuestions
 from rumormill.node.subscription import Overflow, Subscription
-from rumormill.node.synced import (
-    completeness_of,
-    remembered,
-    sync_now,
-    wanted_since,
-    with_copies,
-)
 from rumormill.sync.wishes import SyncReport
 
 _Arguments = ParamSpec("_Arguments")
@@ -150,7 +143,7 @@ class Node(Presence, NodeQuestions):
         )
         topic = await topics.make_topic(self._spec, self._driver, name, options)
         self._follow(topic)
-        await remembered(self._driver, topic)
+        await synced.remembered(self._driver, topic)
         return Topic(self, topic)
 
     async def subscribe(
@@ -199,7 +192,7 @@ class Node(Presence, NodeQuestions):
         check_topic(topic, self._store_config)
         if since_offset == 0 and since is None:
             history = history or "all"
-        wanted = wanted_since(history, since)
+        wanted = synced.wanted_since(history, since)
         chosen = None if where is None else Filter(where)
         metas = (subscribe_to_meta, unsubscribe_from_meta)
         reach = Reach(recursive, tell_versions, follow_versions, *metas)
@@ -227,12 +220,7 @@ class Node(Presence, NodeQuestions):
             self._patterns.add(subscription, since_offset, functools.partial(enter, follow))
         else:
             enter(follow, topic, since_offset)
-        try:
-            for name in subscription.topics:
-                await remembered(self._driver, name)
-        except BaseException:
-            subscription.close()
-            raise
+        await synced.remembered_all(self._driver, subscription)
         if subscription.reach.joint:
             start = None if since_offset else since_offset
             kin = Kin(self._spec, self._driver, self._journal, self._on_lost, self.access.opened)
@@ -291,7 +279,9 @@ class Node(Presence, NodeQuestions):
         named = topics.parent_ids(self._spec, parents)
         said = payload(data, key, headers, content_type)
         receipt = await self._journal.publish(topic, said, named)
-        return await with_copies(self._driver, receipt, copies, timeout) if copies else receipt
+        if copies:
+            return await synced.with_copies(self._driver, receipt, copies, timeout)
+        return receipt
 
     async def publish_many(
         self,
@@ -356,7 +346,7 @@ class Node(Presence, NodeQuestions):
     def completeness(self, topic: TopicName) -> Completeness:
         """How complete this node's history of a topic is, as far as it knows."""
         self._check_name(topic)
-        return completeness_of(self._driver, topic)
+        return synced.completeness_of(self._driver, topic)
 
     async def sync(
         self,
@@ -372,7 +362,7 @@ class Node(Presence, NodeQuestions):
         self._check_running()
         if topic is not None:
             topics.check_name(topic, self._store_config)
-        return await sync_now(self._driver, () if topic is None else (topic,), timeout)
+        return await synced.sync_now(self._driver, () if topic is None else (topic,), timeout)
 
     # Validation.
 

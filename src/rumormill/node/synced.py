@@ -17,6 +17,7 @@ from rumormill.core.ids import Topic
 from rumormill.log.event_log import EventLog
 from rumormill.log.notes import read_notes
 from rumormill.node.driver import Driver
+from rumormill.node.subscription import Subscription
 from rumormill.sync.copies import CountCopies
 from rumormill.sync.following import Remember
 from rumormill.sync.wishes import SyncNow, SyncReport
@@ -66,6 +67,17 @@ async def sync_now(driver: Driver, topics: tuple[Topic, ...], seconds: float | N
 async def remembered(driver: Driver, topic: Topic) -> None:
     """Wait until a node that is killed would know since when it follows a topic."""
     await driver.command(Remember(topic))
+
+
+async def remembered_all(driver: Driver, subscription: Subscription) -> Subscription:
+    """The same for the topics of a subscription, which is closed if that cannot be."""
+    try:
+        for topic in subscription.topics:
+            await remembered(driver, topic)
+    except BaseException:
+        subscription.close()
+        raise
+    return subscription
 
 
 async def with_copies(driver: Driver, receipt: Receipt, copies: int, seconds: float) -> Receipt:

@@ -52,11 +52,11 @@ from rumormill.sync.ranges import (
     fingerprint,
 )
 
-SLICE: Final = 32
-"""Events that are handed on at a time; our choice: at 100 µs a signature, 3 ms of the loop."""
+SLICE: Final = 128
+"""Events that are checked, and then handed on, at a time; our choice: some 5 ms of the loop."""
 
-MAX_STORING: Final = 2
-"""Slices that wait for the disk: while one is written, the next is checked."""
+MAX_STORING: Final = 3
+"""Slices that are under way: while one is checked, another is handed on, and a third written."""
 
 MAX_LEFT: Final = 4096
 """Ranges that a session remembers; what is more is found by the next one."""
