@@ -81,3 +81,16 @@ def test_nothing_fires_after_the_end() -> None:
         assert not clock.fired
 
     run(story)
+
+
+def test_a_patient_timer_that_was_due_before_fires_on_uvloop_too() -> None:
+    """Its handles do not know when they are due, if that is past."""
+    uvloop = pytest.importorskip("uvloop", reason="the extra uvloop is not installed")
+
+    async def story() -> None:
+        clock = Clock()
+        clock.timers.set(SetTimer("patient", clock.now() - 1, patient=True))
+        await until(lambda: clock.fired == ["patient"], "it fires")
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(story())

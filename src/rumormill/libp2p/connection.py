@@ -139,7 +139,7 @@ class Connection(asyncio.Protocol):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         peername = transport.get_extra_info("peername")
         if peername:
-            host, way = peername[0].partition("%")[0], transport.get_extra_info("way", Way.PLAIN)
+            host, way = peername[0].partition("%")[0], transport.get_extra_info("way") or Way.PLAIN
             self.remote_address = str(Multiaddr.tcp(host, peername[1], way=way))
             self.origin = origin_of(host)
         if not self._owner.admit(self):

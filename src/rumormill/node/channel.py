@@ -83,7 +83,6 @@ class _Owner(MachineSide, Protocol):
     max_frame: int
     limits: dict[PeerId, int]
     decode: Callable[[bytes], WireMessage]
-    limits: dict[PeerId, int]
     on_change: Callable[[], None]
     intake: Intake
 

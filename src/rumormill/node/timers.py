@@ -35,10 +35,10 @@ class Timers:
         if (old := self._handles.get(timer)) is not None:
             old.cancel()
         if effect.patient:
-            handle = self._loop.call_at(at, self._on_patient, timer, at + _PATIENCE)
+            due = max(at, self._loop.time())
+            self._wait(timer, due, due + _PATIENCE)
         else:
-            handle = self._loop.call_at(at, self._on_time, timer)
-        self._handles[timer] = handle
+            self._handles[timer] = self._loop.call_at(at, self._on_time, timer)
 
     def cancel(self, effect: CancelTimer) -> None:
         """Forget a timer, if it is set."""
@@ -56,10 +56,14 @@ class Timers:
         del self._handles[timer]
         self._fire(timer)
 
-    def _on_patient(self, timer: Hashable, latest: float) -> None:
-        now, due = self._loop.time(), self._handles[timer].when()
+    def _wait(self, timer: Hashable, due: float, latest: float) -> None:
+        # The handle is not asked when it is due: uvloop's do not know it, if that is now.
+        handle = self._loop.call_at(due, self._on_patient, timer, due, latest)
+        self._handles[timer] = handle
+
+    def _on_patient(self, timer: Hashable, due: float, latest: float) -> None:
+        now = self._loop.time()
         if now - due < _LATE or now >= latest:
             self._on_time(timer)
         else:
-            again = min(now + _LOOK_AGAIN, latest)
-            self._handles[timer] = self._loop.call_at(again, self._on_patient, timer, latest)
+            self._wait(timer, min(now + _LOOK_AGAIN, latest), latest)

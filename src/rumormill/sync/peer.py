@@ -309,9 +309,9 @@ class SyncedPeer:
         followed = self._following.since
         wanted = [topic for topic in topics or followed if topic in followed]
         partners = list(self._partners if self._check and wanted else ())
+        self._wishes.begin(number, wanted, partners, effects)
         for peer in partners:
             self._schedule(self._partners[peer], now, effects)
-        self._wishes.begin(number, wanted, partners, effects)
 
     # A session's steps.
 
