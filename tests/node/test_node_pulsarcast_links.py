@@ -22,7 +22,7 @@ SET = [word for key, value in QUICK.items() for word in ("--set", f"{key}={value
 
 
 def test_a_publisher_names_what_its_event_follows() -> None:
-    """With a receipt, by id or CID, also at a request; all read the same order of links."""
+    """With a receipt, by id or CID, with a key, also at a request; all read the same order."""
 
     async def story() -> None:
         async with AsyncExitStack() as stack:
@@ -42,7 +42,8 @@ def test_a_publisher_names_what_its_event_follows() -> None:
                 parent = draws.choice(receipts).id
                 publisher = nodes[number % 4]
                 name = parent.hex() if number % 2 else parent
-                receipt = await publisher.publish(topic.name, b"%d" % number, parents=[name])
+                data = b"%d" % number
+                receipt = await publisher.publish(topic.name, data, parents=[name], key=data)
                 assert receipt.requested == (number % 4 != 0)
                 receipts.append(receipt)
             orders = []
@@ -50,6 +51,7 @@ def test_a_publisher_names_what_its_event_follows() -> None:
                 events = await take_events(subscription, 13)
                 place = {event.id: event.offset for event in events}
                 assert all(place[event.parents[0]] < event.offset for event in events[1:])
+                assert all(event.key == event.data for event in events[1:])
                 assert sorted(place) == sorted(receipt.id for receipt in receipts)
                 linked = await node.history(topic.name, order="links")
                 orders.append([event.id for event in linked])
