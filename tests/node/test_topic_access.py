@@ -30,7 +30,6 @@ from rumormill.node.node import Node
 from rumormill.node.policy import NOT_A_PUBLISHER, sign_policy
 from rumormill.node.subscription import Subscription
 from rumormill.node.sync import SyncNode
-from rumormill.protocols.pulsarcast.commands import PublishEvent
 from rumormill.wire.keys import PrivateKey
 from rumormill.wire.topic_cipher import (
     BAD_CIPHERTEXT,
@@ -353,18 +352,6 @@ def test_a_validator_sees_clear_text(key: Path) -> None:
     run(story)
 
 
-def test_what_a_protocol_publishes_on_command_is_encrypted_too(key: Path, tap: bytearray) -> None:
-    async def story() -> None:
-        async with trio("pulsarcast") as made:
-            for node in (made.alice, made.bob):
-                node.access.set_keys(made.topic, key)
-            await made.alice.command(PublishEvent(topic=made.topic, data=SECRET))
-            assert await take(made.heard_by_bob, 1) == [SECRET]
-
-    run(story)
-    assert SECRET not in tap
-
-
 def test_a_node_begins_with_its_keys(key: Path, tmp_path: Path) -> None:
     """Those that it is told of, read when it starts; and what looks encrypted is not published."""
 
@@ -435,9 +422,6 @@ def test_outsiders_are_refused_at_every_hop(protocol: str, tmp_path: Path) -> No
             rita.access.add_policy(rule)
             with pytest.raises(LocalError, match="does not let this node publish"):
                 await rita.publish(made.topic, b"by an outsider again")
-            if protocol == "pulsarcast":
-                with pytest.raises(LocalError, match="does not let this node publish"):
-                    await rita.command(PublishEvent(topic=made.topic, data=b"on command"))
 
     run(story)
     assert b"by an outsider again" not in stored(tmp_path / "homes")

@@ -13,12 +13,14 @@ class Link(_message.Message):
     def __init__(self, cid: _Optional[bytes] = ...) -> None: ...
 
 class MetaData(_message.Message):
-    __slots__ = ("created", "protocolVersion")
+    __slots__ = ("created", "protocolVersion", "extra")
     CREATED_FIELD_NUMBER: _ClassVar[int]
     PROTOCOLVERSION_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
     created: str
     protocolVersion: str
-    def __init__(self, created: _Optional[str] = ..., protocolVersion: _Optional[str] = ...) -> None: ...
+    extra: bytes
+    def __init__(self, created: _Optional[str] = ..., protocolVersion: _Optional[str] = ..., extra: _Optional[bytes] = ...) -> None: ...
 
 class EventDescriptor(_message.Message):
     __slots__ = ("author", "topic", "payload", "publisher", "parent", "metadata", "publisherSignature", "publisherKey", "authorSignature", "authorKey")

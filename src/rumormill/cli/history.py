@@ -52,7 +52,7 @@ def run_history(options: argparse.Namespace) -> int:
     offset = whole("--offset", options.offset, least=-(2**53))
     since = moment("--since", options.since, time.time())
     count = whole("--count", options.count)
-    span = _Span(offset or 0, since, count)
+    span = _Span(offset or 0, since, count, options.order == "links")
     if options.where is not None and (verifies or options.graph):
         raise CommandError("--where goes neither with --graph nor with verify", USAGE)
     if options.complete:
@@ -95,6 +95,7 @@ class _Span(NamedTuple):
     offset: int = 0
     since: float | None = None
     most: int | None = None
+    linked: bool = False
 
 
 async def _history(
@@ -155,7 +156,13 @@ async def _verify(topic: str, resolved: Resolved, span: _Span, options: argparse
 
 
 async def _batches(read: Read, span: _Span) -> AsyncIterator[list[Event]]:
-    offset, since, count = span
+    offset, since, count, linked = span
+    if linked:
+        from rumormill.protocols.pulsarcast.history.graph import in_order
+
+        everything = [each async for some in _batches(read, _Span(offset, since)) for each in some]
+        yield in_order(everything)[:count]
+        return
     while count is None or count > 0:
         limit = BATCH_EVENTS if count is None else min(count, BATCH_EVENTS)
         events = (await read(offset, since, limit)).events

@@ -100,6 +100,7 @@ data [DATA]          the message; without it, stdin
 --rate N             at most so many messages a second
 --sleep SECONDS      pause between messages
 --send-on {newline,eof}  stdin is one message a line (default), or one message
+--parent CID*        the event that each message follows, in a Pulsarcast topic of custom linking
 --wait SECONDS       wait so long for a subscriber (default 5)
 --json               print each receipt as a JSON line
 -q, --quiet          say nothing but errors
@@ -110,6 +111,7 @@ examples:
   rumormill pub news < story.txt --send-on eof
   rumormill pub news ping --count 10 --sleep 1 --json
   rumormill pub orders '{"pieces": 2}' --key order-17 -H region=north
+  rumormill pub zdpuAoW87Vvr9dAPm... "I agree" --parent zdpuArepliesTo...
 """,
     "sub": """\
 print the messages of a topic as they come
@@ -128,6 +130,13 @@ topic TOPIC          the topic's name; or a pattern of names: 'news/*' is all th
 --count N            stop after so many events
 --wait SECONDS       stop after so long: exit code 3 if --count was not met
 @output
+topics that were created (Pulsarcast):
+--recursive          take in all sub-topics, and theirs
+--tell-versions      say on stderr when the topic has a new version
+--follow-versions    say so, and take in later versions
+--no-meta            do not subscribe to the meta topic
+--keep-meta          stay in the meta topic when leaving the topic
+options:
 -q, --quiet          say nothing but errors
 
 examples:
@@ -135,6 +144,7 @@ examples:
   rumormill sub news --count 10 --wait 60 --json
   rumormill sub news --since 1h --format '%T %o %a %s\\n'
   rumormill sub 'news/*' --where 'data.urgent == true' --format '%t %s\\n'
+  rumormill sub zdpuAoW87Vvr9dAPm... --recursive --follow-versions --format '%t %s\\n'
   rumormill sub news --join /ip4/127.0.0.1/tcp/4001/p2p/12D3KooW...
 """,
     "retention": """\
@@ -189,6 +199,8 @@ options:
 @position
 @where
 --count N            print at most so many events
+--order {offset,links}  as they came into this log (default), or each behind the one that it
+    links to, the same in every log that has the same (Pulsarcast)
 --complete           first fetch what other nodes have, and in pulsarcast what the DHT has, as
     far back as links go or --since says; what is missing is named on stderr
 --from CID*          with --complete: this event is one of the topic, go back from there too; may be
@@ -203,6 +215,7 @@ examples:
   rumormill history readings --where 'data.celsius > 30'
   rumormill history news --since 2026-01-31T12:00:00 --count 5
   rumormill history zdpuAoW87Vvr9dAPmkykJRFERe1SwDAatoTG1Zy26uqLP6v5h --graph
+  rumormill history zdpuAoW87Vvr9dAPmkykJRFERe1SwDAatoTG1Zy26uqLP6v5h --order links
   rumormill history zdpuAoW87Vvr9dAPmkykJRFERe1SwDAatoTG1Zy26uqLP6v5h --complete --most 1000
   rumormill history verify zdpuAoW87Vvr9dAPmkykJRFERe1SwDAatoTG1Zy26uqLP6v5h
 """,
@@ -231,11 +244,12 @@ list topics, create one, or show what is known of one
 List topics: how many events the log has, and how many peers subscribe.
 `topics create NAME` makes a Pulsarcast topic and prints its CID, by which everybody
 else knows it; its author is the home's identity. `topics show CID` prints its
-descriptor, its sub-topics and its versions. Both use the node that runs in the
-home. Without one, create starts a node there for as long as it takes, and show
-reads what the home has kept, or asks the nodes of --join.
+descriptor, its sub-topics and its versions, `topics tree CID` draws all sub-topics
+below it. All use the node that runs in the home. Without one, create starts a node
+there for as long as it takes, and show and tree read what the home has kept, or ask
+the nodes of --join.
 
-action [{list,create,show}]  what to do
+action [{list,create,show,tree}]  what to do
 subject [NAME|CID]   the topic
 a new topic:
 --allow PEER*        who may publish, and nobody else: a peer id, author, or anyone; may be
@@ -257,6 +271,7 @@ examples:
   rumormill topics create notices --no-request-to-publish
   rumormill topics create news --parent zdpuAoW87Vvr9dAPm...
   rumormill topics show zdpuAoW87Vvr9dAPmkykJRFERe1SwDAatoTG1Zy26uqLP6v5h
+  rumormill topics tree zdpuAoW87Vvr9dAPmkykJRFERe1SwDAatoTG1Zy26uqLP6v5h
 """,
     "peers": """\
 list the peers of the running node

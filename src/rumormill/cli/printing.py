@@ -82,6 +82,8 @@ def event_json(event: Event) -> dict[str, Any]:
         "received": event.received,
         "created": event.created,
     }
+    if event.parents:
+        shown["parents"] = [parent.hex() for parent in event.parents]
     parts = {"data": event.data}
     if event.head is not None:
         shown |= {"headers": event.headers, "content_type": event.content_type}

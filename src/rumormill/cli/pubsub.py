@@ -12,7 +12,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 
 from rumormill.cli.grammar import DATA_LOSS, FAILURE, TIMEOUT, USAGE, CommandError
 from rumormill.cli.logs import begin
@@ -20,8 +20,9 @@ from rumormill.cli.numbers import moment, pairs, seconds, whole
 from rumormill.cli.printing import choose_printer, receipt_json, write_events
 from rumormill.cli.session import Session, announced, open_session, run_async
 from rumormill.cli.settings import Resolved
+from rumormill.core.api import Reach
 from rumormill.core.errors import LimitError
-from rumormill.core.event import Head
+from rumormill.core.event import VERSION, Event, Head
 from rumormill.core.where import Filter
 from rumormill.daemon.control_messages import BATCH_BYTES, BATCH_EVENTS, Begun
 from rumormill.wire.envelope import encode_envelope
@@ -84,8 +85,9 @@ async def _send(
 ) -> int:
     published = unheard = 0
     last = note = ""
+    parents = options.parent or ()
     async for batch in batches:
-        for receipt in await session.service.publish(options.topic, batch, head):
+        for receipt in await session.service.publish(options.topic, batch, head, parents):
             published += 1
             if not receipt.peers:
                 unheard += 1
@@ -201,6 +203,13 @@ async def _subscribe(options: argparse.Namespace, resolved: Resolved) -> int:
     printer = choose_printer(options)
     count = whole("--count", options.count)
     wait = seconds("--wait", options.wait)
+    reach = Reach(
+        recursive=options.recursive,
+        tell_versions=options.tell_versions,
+        follow_versions=options.follow_versions,
+        subscribe_to_meta=False if options.no_meta else None,
+        unsubscribe_from_meta=False if options.keep_meta else None,
+    )
     printed = lost = 0
     async with open_session(resolved) as session, contextlib.AsyncExitStack() as stack:
         if session.ephemeral:
@@ -218,6 +227,7 @@ async def _subscribe(options: argparse.Namespace, resolved: Resolved) -> int:
             since=since,
             history=options.history,
             where=options.where,
+            reach=reach,
         )
         try:
             async with asyncio.timeout(wait), contextlib.aclosing(batches):  # type: ignore[type-var]
@@ -227,7 +237,10 @@ async def _subscribe(options: argparse.Namespace, resolved: Resolved) -> int:
                             await _introduce(options.topic, session)
                         continue
                     lost += batch.lost
-                    events = batch.events[: None if count is None else count - printed]
+                    news = [event for event in batch.events if event.via != VERSION]
+                    if len(news) < len(batch.events):
+                        _tell_versions(event for event in batch.events if event.via == VERSION)
+                    events = news[: None if count is None else count - printed]
                     await asyncio.to_thread(write_events, events, printer)
                     printed += len(events)
                     if printed == count:
@@ -239,6 +252,16 @@ async def _subscribe(options: argparse.Namespace, resolved: Resolved) -> int:
     if lost:
         raise CommandError(f"{lost} events were deleted before they were read", DATA_LOSS)
     return 0
+
+
+def _tell_versions(announcements: Iterable[Event]) -> None:
+    """Say on stderr that there are later versions."""
+    from rumormill.protocols.pulsarcast.tree.sub_topics import announced
+
+    for event in announcements:
+        version = announced(event)
+        if version is not None:
+            print(f"new version of {version.name}: {version.topic}", file=sys.stderr, flush=True)
 
 
 async def _introduce(topic: str, session: Session) -> None:

@@ -1,4 +1,4 @@
-"""`rumormill topics`: list them, create one, show what is known of one.
+"""`rumormill topics`: list them, create one, show what is known of one, draw what lies below it.
 
 A topic that is created belongs to the home's identity, so it is made by the node that runs in the
 home, or by one that runs in it for as long as that takes. What a home knows of its topics is in its
@@ -9,9 +9,9 @@ import argparse
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -19,7 +19,7 @@ from rumormill.cli.grammar import FAILURE, USAGE, CommandError
 from rumormill.cli.logs import begin
 from rumormill.cli.session import open_session, run_async, running_node
 from rumormill.cli.settings import Resolved
-from rumormill.core.api import TopicOptions
+from rumormill.core.api import TopicOptions, TopicTree
 from rumormill.core.errors import LocalError
 from rumormill.daemon.control_messages import ControlError, TopicList
 from rumormill.daemon.control_service import NodeService, Service, list_topics
@@ -32,7 +32,10 @@ from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format.descriptors import TopicDescriptor
 from rumormill.protocols.pulsarcast.format.readable import readable_view, topic_from_readable
 from rumormill.protocols.pulsarcast.tree.known_topics import NOTES, view_of_kept
+from rumormill.protocols.pulsarcast.tree.sub_topics import tree_of
+from rumormill.wire.keys import PeerId
 
+_Found = TypeVar("_Found")
 _FOR_CREATE: Final = {
     "allow": "--allow",
     "request_to_publish": "--[no-]request-to-publish",
@@ -62,6 +65,8 @@ def run_topics(options: argparse.Namespace) -> int:
     if action == "create":
         wishes = _wishes(options)
         return run_async(_create(resolved, subject, wishes, as_json=options.json))
+    if action == "tree":
+        return run_async(_tree(resolved, subject, as_json=options.json))
     return run_async(_show(resolved, subject, as_json=options.json))
 
 
@@ -152,11 +157,7 @@ async def _home_service(resolved: Resolved) -> AsyncIterator[Service]:
 
 
 async def _show(resolved: Resolved, topic: str, *, as_json: bool) -> int:
-    try:
-        cid = cid_of(topic)
-    except LocalError as error:
-        raise CommandError(str(error), USAGE) from None
-    shown = await _known(resolved, cid)
+    shown = await _known(resolved, topic, readable_view, lambda service: service.show_topic)
     if as_json:
         print(json.dumps(shown, ensure_ascii=False))
     else:
@@ -165,22 +166,71 @@ async def _show(resolved: Resolved, topic: str, *, as_json: bool) -> int:
     return 0
 
 
-async def _known(resolved: Resolved, cid: bytes) -> dict[str, Any]:
+async def _tree(resolved: Resolved, topic: str, *, as_json: bool) -> int:
+    def kept(view: TopicView) -> TopicTree:
+        def get(cid: bytes) -> TopicDescriptor | None:
+            found = _kept_view(resolved, cid)
+            return None if found is None else found.topic
+
+        return tree_of(view.topic, get)
+
+    tree = await _known(resolved, topic, kept, lambda service: service.show_tree)
+    if as_json:
+        print(json.dumps(_tree_json(tree), ensure_ascii=False))
+    else:
+        for line in _drawn(tree):
+            print(line)
+    if tree.cut:
+        raise CommandError("there are more sub-topics than are shown")
+    return 0
+
+
+def _tree_json(tree: TopicTree) -> dict[str, Any]:
+    root = {**msgspec.to_builtins(tree.root), "author": str(PeerId(tree.root.author))}
+    return {**root, "branches": msgspec.to_builtins(tree.branches), "cut": tree.cut}
+
+
+def _drawn(tree: TopicTree) -> Iterator[str]:
+    """The lines of a tree: each branch with the label of its link, its CID and its name."""
+    yield f"{tree.root.topic} {tree.root.name}"
+    more: list[bool] = []  # whether a further branch comes at each depth, read from the end
+    lines: list[str] = []
+    for branch in reversed(tree.branches):
+        more += [False] * (branch.depth + 1 - len(more))
+        del more[branch.depth + 1 :]
+        bars = "".join("│  " if below else "   " for below in more[1 : branch.depth])
+        corner = "├─ " if more[branch.depth] else "└─ "
+        more[branch.depth] = True
+        known = "as above" if branch.again else branch.name or "not to be found"
+        lines.append(f"{bars}{corner}{branch.label} {branch.topic} {known}")
+    yield from reversed(lines)
+
+
+async def _known(
+    resolved: Resolved,
+    topic: str,
+    kept: Callable[[TopicView], _Found],
+    ask: Callable[[Service], Callable[[str], Awaitable[_Found]]],
+) -> _Found:
     """What the running node, the home's log, or the nodes of --join know of a topic."""
+    try:
+        cid = cid_of(topic)
+    except LocalError as error:
+        raise CommandError(str(error), USAGE) from None
     name = cids.text(cid)
     async with running_node(resolved, joins=True) as client:
         if client is not None:
-            return await client.show_topic(name)
+            return await ask(client)(name)
     view = await asyncio.to_thread(_kept_view, resolved, cid)
     if view is not None:
-        return readable_view(view)
+        return await asyncio.to_thread(kept, view)
     if not resolved.texts("join"):
         raise CommandError(
             f"{resolved.home} has not kept the topic {name} and no node runs there; start one, or"
             " give --join TICKET"
         )
     async with open_session(resolved) as session:
-        return await session.service.show_topic(name)
+        return await ask(session.service)(name)
 
 
 def _kept_view(resolved: Resolved, cid: bytes) -> TopicView | None:

@@ -53,6 +53,81 @@ class Message(msgspec.Struct, frozen=True):
     content_type: str | None = None
 
 
+class TopicVersion(msgspec.Struct, frozen=True):
+    """One version of a topic that was created, as `Node.versions` lists it.
+
+    `parent` is the version before it. `meta` is the topic in which later ones are announced.
+    """
+
+    topic: Topic
+    name: str
+    author: PeerId
+    created: str
+    parent: Topic | None
+    meta: Topic | None
+
+
+class TopicBranch(msgspec.Struct, frozen=True):
+    """A sub-topic in a topic's tree: how deep, under which label, which topic.
+
+    `name` and `created` are None where its descriptor is not to be found. With `again` the topic
+    stands in the tree before this, and what lies below it is listed there.
+    """
+
+    depth: int
+    label: str
+    topic: Topic
+    name: str | None
+    created: str | None
+    again: bool = False
+
+
+class TopicTree(msgspec.Struct, frozen=True):
+    """A topic and all sub-topics below it, in the order in which a tree is drawn.
+
+    With `cut` there are more of them than fit.
+    """
+
+    root: TopicVersion
+    branches: tuple[TopicBranch, ...]
+    cut: bool = False
+
+
+class Reach(msgspec.Struct, frozen=True):
+    """What a subscription takes in besides its topic, where topics are created: see
+    `Node.subscribe`."""
+
+    recursive: bool = False
+    tell_versions: bool = False
+    follow_versions: bool = False
+    subscribe_to_meta: bool | None = None
+    unsubscribe_from_meta: bool | None = None
+
+    def given(self) -> list[str]:
+        """The names of the wishes that were given."""
+        alone = Reach()
+        names = self.__struct_fields__
+        return [name for name in names if getattr(self, name) != getattr(alone, name)]
+
+    @property
+    def versions(self) -> bool:
+        """Whether later versions of the topic are of interest."""
+        return self.tell_versions or self.follow_versions
+
+    @property
+    def joint(self) -> bool:
+        """Whether something besides the topic is looked for."""
+        return self.recursive or self.versions
+
+    @property
+    def meta(self) -> bool | None:
+        """Whether the meta topic is subscribed to, if that is not as configured."""
+        return self.versions or self.subscribe_to_meta
+
+
+ALONE: Final = Reach()
+
+
 class Receipt(msgspec.Struct, frozen=True):
     """An event was published.
 

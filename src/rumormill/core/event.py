@@ -15,6 +15,10 @@ UNASSIGNED: Final = -1
 """The offset of an event that no log has taken yet."""
 
 
+VERSION: Final = "version"
+"""`Event.via` of an event of a meta topic that announces a later version to a subscriber."""
+
+
 class Note(msgspec.Struct, frozen=True, gc=False):
     """A small record under a key, kept beside the events; a later note replaces an earlier one."""
 
@@ -60,7 +64,8 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
     A log adds what it knows, and until then it is not known: `received` is our own clock when the
     event came, `offset` its place in the topic, `protocol` the protocol that brought it. `via` is
-    "sync" when a subscriber gets what was fetched because it was missing.
+    "sync" when a subscriber gets what was fetched because it was missing, and "version" when it is
+    told of a later version of its topic.
 
     In a log `data` is what travelled. As an event is handed out, `data` is what its publisher gave,
     and `head` what it said besides, if anything: `key`, `headers` and `content_type` are its parts.

@@ -11,6 +11,8 @@ from rumormill.core.errors import LimitError, LocalError
 
 PeerId: TypeAlias = bytes
 MessageId: TypeAlias = bytes
+Parents: TypeAlias = tuple[MessageId, ...]
+"""The events that an event follows."""
 Topic: TypeAlias = str
 
 

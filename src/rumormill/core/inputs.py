@@ -51,18 +51,21 @@ class Subscribe(Input, frozen=True):
     With `publish_only` it wants to publish in the topic and to see what it publishes itself, and
     no peer is told of a subscription. `since` is the date from which on events that are missing
     are fetched from others, in seconds, as far as they keep them: 0 for all that was ever
-    published; without one, that of the first subscription.
+    published; without one, that of the first subscription. `meta` says whether the topic's meta
+    topic comes along, where a protocol has such; without it, that is as configured.
     """
 
     topic: Topic
     publish_only: bool = False
     since: float | None = None
+    meta: bool | None = None
 
 
 class Unsubscribe(Input, frozen=True):
-    """The application no longer wants a topic."""
+    """The application no longer wants a topic, nor its meta topic (`meta` as in `Subscribe`)."""
 
     topic: Topic
+    meta: bool | None = None
 
 
 class Publish(Input, frozen=True, gc=False):
@@ -70,13 +73,15 @@ class Publish(Input, frozen=True, gc=False):
 
     `Published` with the same `number` answers it, once, as soon as the machine knows; a request
     that can never be (a name that is none, data too long) is raised as a `LocalError` at once.
-    With `at_once` the event is appended in answer to this very input, or not at all.
+    With `at_once` the event is appended in answer to this very input, or not at all. `parents` are
+    the events that it is to follow, where a protocol links events and lets publishers say so.
     """
 
     topic: Topic
     data: bytes
     number: int = 0
     at_once: bool = False
+    parents: tuple[MessageId, ...] = ()
 
 
 class Stored(Input, frozen=True):

@@ -13,12 +13,15 @@ from typing import Any, Final, Literal, Union
 import msgspec
 
 from rumormill.core.api import (
+    ALONE,
     NO_OPTIONS,
     Completeness,
     FetchedHistory,
     PeerView,
+    Reach,
     Receipt,
     TopicOptions,
+    TopicTree,
 )
 from rumormill.core.errors import RumormillError
 from rumormill.core.event import Event, Head
@@ -71,11 +74,13 @@ class Join(Request, tag="join", frozen=True):
 
 
 class Publish(Request, tag="publish", frozen=True):
-    """Publish messages in this order, each with this key, headers and content type, if given."""
+    """Publish messages in this order, each with this key, headers and content type, if given;
+    `parents` are the events that each of them follows."""
 
     topic: str
     data: list[bytes]
     head: Head | None = None
+    parents: list[str] = []
 
 
 class Wait(Request, tag="wait", frozen=True):
@@ -97,6 +102,8 @@ class Subscribe(Request, tag="subscribe", frozen=True):
     """What is fetched from other nodes (`Node.subscribe`)."""
     where: str | None = None
     """A filter on what events say (`core.where`)."""
+    reach: Reach = ALONE
+    """What is taken in besides the topic, likewise."""
 
 
 class Sync(Request, tag="sync", frozen=True):
@@ -149,6 +156,12 @@ class CreateTopic(Request, tag="create-topic", frozen=True):
 
 class ShowTopic(Request, tag="show-topic", frozen=True):
     """Find out what is known of a topic that was created."""
+
+    topic: str
+
+
+class ShowTree(Request, tag="show-tree", frozen=True):
+    """Find all sub-topics of a topic that was created."""
 
     topic: str
 
@@ -226,6 +239,12 @@ class TopicShown(Answer, tag="topic-shown", frozen=True):
     """The answer to `ShowTopic`, as `Node.describe_topic` gives it."""
 
     shown: dict[str, Any]
+
+
+class TreeShown(Answer, tag="tree-shown", frozen=True):
+    """The answer to `ShowTree`."""
+
+    tree: TopicTree
 
 
 class Synced(Answer, tag="synced", frozen=True):

@@ -212,6 +212,7 @@ class ControlServer:
             since=request.since,
             history=request.history,
             where=request.where,
+            reach=request.reach,
         )
         hung_up = asyncio.ensure_future(reader.read(1))
         sending = asyncio.ensure_future(_send_all(batches, writer))

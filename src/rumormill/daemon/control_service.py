@@ -15,7 +15,16 @@ from typing import Any, Literal, Self, TypeVar
 import msgspec
 from msgspec.structs import asdict, replace
 
-from rumormill.core.api import FetchedHistory, Message, PeerView, Receipt, TopicOptions
+from rumormill.core.api import (
+    ALONE,
+    FetchedHistory,
+    Message,
+    PeerView,
+    Reach,
+    Receipt,
+    TopicOptions,
+    TopicTree,
+)
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event, Head
 from rumormill.core.ids import Topic
@@ -48,6 +57,7 @@ class Service(ABC):
         since: float | None = None,
         history: Literal["missed", "all", "none"] | None = None,
         where: str | None = None,
+        reach: Reach = ALONE,
     ) -> AsyncIterator[messages.Begun | messages.Events]:
         """First `Begun`, then batches of events until the iterator is closed."""
 
@@ -64,10 +74,14 @@ class Service(ABC):
         expected(await self.answer(messages.Reload()), messages.Done)
 
     async def publish(
-        self, topic: Topic, data: Sequence[bytes], head: Head | None = None
+        self,
+        topic: Topic,
+        data: Sequence[bytes],
+        head: Head | None = None,
+        parents: Sequence[str] = (),
     ) -> list[Receipt]:
         """Publish a batch in its order; return when all of it is safe in the log."""
-        request = messages.Publish(topic, list(data), head)
+        request = messages.Publish(topic, list(data), head, list(parents))
         return expected(await self.answer(request), messages.Receipts).receipts
 
     async def wait(self, topic: Topic, peers: int, seconds: float) -> None:
@@ -122,6 +136,10 @@ class Service(ABC):
         """What is known of a topic that was created."""
         return expected(await self.answer(messages.ShowTopic(topic)), messages.TopicShown).shown
 
+    async def show_tree(self, topic: Topic) -> TopicTree:
+        """All sub-topics of a topic that was created."""
+        return expected(await self.answer(messages.ShowTree(topic)), messages.TreeShown).tree
+
     async def peers(self) -> list[PeerView]:
         """Connected peers."""
         return expected(await self.answer(messages.ListPeers()), messages.PeerList).peers
@@ -164,12 +182,13 @@ class NodeService(Service):
             case messages.Reload():
                 node.access.reload()
                 return messages.Done()
-            case messages.Publish(topic, data, head):
+            case messages.Publish(topic, data, head, parents):
                 if not 0 < len(data) <= messages.BATCH_EVENTS:
                     raise messages.ControlError(
                         f"a batch has 1 to {messages.BATCH_EVENTS} messages"
                     )
-                return messages.Receipts(await node.publish_many(topic, _items(data, head)))
+                items = _items(data, head)
+                return messages.Receipts(await node.publish_many(topic, items, parents=parents))
             case messages.Wait() | messages.Sync():
                 try:
                     return await self._in_time(request)
@@ -184,10 +203,15 @@ class NodeService(Service):
             case messages.CreateTopic(name, options):
                 made = await node.create_topic(name, **msgspec.structs.asdict(options))
                 return messages.TopicCreated(made.name)
-            case messages.ShowTopic(topic):
-                return messages.TopicShown(await node.describe_topic(topic))
+            case messages.ShowTopic() | messages.ShowTree():
+                return await self._show(request)
             case _:
                 return messages.PeerList(node.peers)
+
+    async def _show(self, request: messages.ShowTopic | messages.ShowTree) -> messages.Answer:
+        if isinstance(request, messages.ShowTree):
+            return messages.TreeShown(await self._node.topic_tree(request.topic))
+        return messages.TopicShown(await self._node.describe_topic(request.topic))
 
     async def _fetch(self, request: messages.Fetch | messages.FetchHistory) -> messages.Answer:
         """Get what others have."""
@@ -238,6 +262,7 @@ class NodeService(Service):
         since: float | None = None,
         history: Literal["missed", "all", "none"] | None = None,
         where: str | None = None,
+        reach: Reach = ALONE,
     ) -> AsyncIterator[messages.Begun | messages.Events]:
         """First `Begun`, then batches of events until the iterator is closed.
 
@@ -250,7 +275,7 @@ class NodeService(Service):
         if offset != 0 and not _end_of(self._node.log, topic):
             start = None  # there is nothing to begin with, and all that ever was is not asked for
         subscription = await self._node.subscribe(
-            topic, history=history, since_offset=start, follow=False, where=where
+            topic, history=history, since_offset=start, follow=False, where=where, **asdict(reach)
         )
         try:
             yield messages.Begun(_end_of(self._node.log, topic) if start is None else start)
@@ -407,11 +432,12 @@ class ControlClient(Service):
         since: float | None = None,
         history: Literal["missed", "all", "none"] | None = None,
         where: str | None = None,
+        reach: Reach = ALONE,
     ) -> AsyncIterator[messages.Begun | messages.Events]:
         """First `Begun`, then batches of events until the iterator is closed."""
         client = await self.connect(self._path)
         try:
-            request = messages.Subscribe(topic, offset, since, history, where)
+            request = messages.Subscribe(topic, offset, since, history, where, reach)
             yield expected(await client.answer(request), messages.Begun)
             while True:
                 yield expected(await client._next(), messages.Events)

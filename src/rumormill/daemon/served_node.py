@@ -15,6 +15,7 @@ from rumormill.core.api import (
     PeerView,
     Publishers,
     Receipt,
+    TopicTree,
 )
 from rumormill.core.event import Event, Note
 from rumormill.core.ids import PeerId, Topic
@@ -116,6 +117,9 @@ class ServedNode(Protocol):
     async def describe_topic(self, topic: Topic) -> dict[str, Any]:
         """Find out what is known of a topic that was created."""
 
+    async def topic_tree(self, topic: Topic) -> TopicTree:
+        """Find all sub-topics of a topic that was created."""
+
     async def fetch(
         self,
         event: str,
@@ -143,6 +147,11 @@ class ServedNode(Protocol):
         since_offset: int | None,
         follow: bool,
         where: str | None,
+        recursive: bool,
+        tell_versions: bool,
+        follow_versions: bool,
+        subscribe_to_meta: bool | None,
+        unsubscribe_from_meta: bool | None,
     ) -> ServedSubscription:
         """Subscribe; without `follow`, the topic is left with its last subscription."""
 
@@ -154,7 +163,9 @@ class ServedNode(Protocol):
     ) -> SyncReport:
         """Compare histories with every connected node now."""
 
-    async def publish_many(self, topic: Topic, items: Iterable[bytes | Message]) -> list[Receipt]:
+    async def publish_many(
+        self, topic: Topic, items: Iterable[bytes | Message], *, parents: Iterable[str]
+    ) -> list[Receipt]:
         """Publish in this order; return when all of it is safe in the log."""
 
     async def publish_noted(self, items: Sequence[tuple[Topic, bytes, Note]]) -> list[Receipt]:

@@ -24,7 +24,7 @@ from rumormill.core.api import Receipt
 from rumormill.core.effects import Append, Disregard, KeepNote, Load, Published
 from rumormill.core.errors import LocalError, RumormillError
 from rumormill.core.event import UNASSIGNED, Event, Kept, Note, filled
-from rumormill.core.ids import MessageId, PeerId, Topic
+from rumormill.core.ids import MessageId, Parents, PeerId, Topic
 from rumormill.core.inputs import Input, NotStored, Publish, Stored
 from rumormill.log.errors import DiskFullError, EventRefusedError, QueueFullError, StoreError
 from rumormill.log.event_log import EventLog
@@ -136,19 +136,18 @@ class Journal:
 
     # Publishers.
 
-    async def publish(self, topic: Topic, data: bytes) -> Receipt:
+    async def publish(self, topic: Topic, data: bytes, parents: Parents = ()) -> Receipt:
         """Publish one event; return when it is safe and the machine has spread it."""
         if self._turn.locked() or self._is_congested():
             await self._wait_for_room()
-        return await self._begin(topic, data, None)
+        return await self._begin(topic, data, None, parents)
 
     async def publish_many(
-        self, items: Iterable[tuple[Topic, bytes, Note | None]]
+        self, items: Iterable[tuple[Topic, bytes, Note | None]], parents: Parents = ()
     ) -> list[Receipt]:
-        """Publish events in this order, until one is refused.
+        """Publish events in this order, until one is refused; all follow the same parents.
 
-        An event with a note is kept together with it: a node that dies has published exactly what
-        its notes say.
+        An event with a note is kept with it: a node that dies has published what its notes say.
         """
         orders: list[asyncio.Future[Receipt]] = []
         refused: RumormillError | None = None
@@ -157,7 +156,7 @@ class Journal:
                 if self._turn.locked() or self._is_congested():
                     await self._wait_for_room()
                 try:
-                    orders.append(self._begin(topic, data, note))
+                    orders.append(self._begin(topic, data, note, parents))
                 except RumormillError as error:
                     refused = error
                     break
@@ -170,7 +169,9 @@ class Journal:
                 raise each
         return settled  # type: ignore[return-value]
 
-    def _begin(self, topic: Topic, data: bytes, note: Note | None) -> "asyncio.Future[Receipt]":
+    def _begin(
+        self, topic: Topic, data: bytes, note: Note | None, parents: Parents
+    ) -> "asyncio.Future[Receipt]":
         """Give the machine a publication; its receipt comes when the machine has an answer."""
         if self._closed:
             raise LocalError(CLOSED)
@@ -181,7 +182,7 @@ class Journal:
         order = self._orders[number] = self._loop.create_future()
         self._note = note
         try:
-            self.feed(Publish(topic, data, number, at_once=note is not None))
+            self.feed(Publish(topic, data, number, note is not None, parents))
         except RumormillError:
             del self._orders[number]
             raise

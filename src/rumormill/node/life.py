@@ -285,7 +285,9 @@ class NodeLife:
         for topic in subscription.topics:
             alone = self._journal.remove(topic, subscription)
             if self._running and alone and topic not in self._followed:
-                self._driver.feed(Unsubscribe(topic))
+                meta = subscription.reach.unsubscribe_from_meta
+                own = topic == subscription.topic
+                self._driver.feed(Unsubscribe(topic, meta if own else None))
 
     def _follow(self, topic: TopicName) -> None:
         """Follow a topic until it is left, also in later lives of this node (`resume`)."""

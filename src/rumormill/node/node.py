@@ -15,9 +15,9 @@ import asyncio
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
+from typing import Concatenate, Literal, ParamSpec, TypeVar
 
-from rumormill.core.api import Completeness, FetchedHistory, Message, Receipt
+from rumormill.core.api import Completeness, Message, Reach, Receipt
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event, Note
 from rumormill.core.ids import MessageId
@@ -29,12 +29,14 @@ from rumormill.daemon.doors import Doors
 from rumormill.daemon.flight_door import PemFiles
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import check_topic
-from rumormill.node import fetching, synced, topics
+from rumormill.node import synced, topics
 from rumormill.node.callbacks import TopicValidator
+from rumormill.node.kin import Kin, join_kin
 from rumormill.node.log_reader import read_history
 from rumormill.node.metrics import Values, gather_metrics, render_metrics
 from rumormill.node.payloads import payload, payloads
 from rumormill.node.presence import Presence
+from rumormill.node.questions import NodeQuestions
 from rumormill.node.subscription import Overflow, Subscription
 from rumormill.sync.wishes import SyncReport
 
@@ -42,7 +44,7 @@ _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 
-class Node(Presence):
+class Node(Presence, NodeQuestions):
     """A peer. Use it as an async context manager, or call `start` and `close`."""
 
     # What is here, and who else may see it.
@@ -144,15 +146,6 @@ class Node(Presence):
         await synced.remembered(self._driver, topic)
         return Topic(self, topic)
 
-    async def describe_topic(self, topic: TopicName) -> dict[str, Any]:
-        """Find out what is known of a topic that was created, ready for JSON.
-
-        Of a Pulsarcast topic: its `cid`, its descriptor (`readable`), and name and date of its
-        `sub_topics` and of its `versions`, the oldest first.
-        """
-        self._check_running()
-        return await topics.describe_topic(self._spec, self._driver, topic)
-
     async def subscribe(
         self,
         topic: TopicName,
@@ -164,6 +157,11 @@ class Node(Presence):
         overflow: Overflow | str = Overflow.CATCH_UP,
         follow: bool = True,
         where: str | None = None,
+        recursive: bool = False,
+        tell_versions: bool = False,
+        follow_versions: bool = False,
+        subscribe_to_meta: bool | None = None,
+        unsubscribe_from_meta: bool | None = None,
     ) -> Subscription:
         """Subscribe to a topic: an async iterator of events, from now on.
 
@@ -182,6 +180,13 @@ class Node(Presence):
         `where` is a filter on what events say, such as `data.celsius > 30`: others are not handed
         out (see `core.where`). A pattern of names, `news/*` or `news/#`, subscribes to every such
         topic that this node knows, and to others when they become known (see `node.patterns`).
+
+        Where topics are created (Pulsarcast): `recursive` takes in all sub-topics, and
+        `follow_versions` the later versions of the topic, as long as the subscription is open. With
+        that, or with `tell_versions`, each announcement of a later version comes as an event of the
+        meta topic whose `via` is "version" (`version_of` reads it). `subscribe_to_meta` and, with
+        `follow=False`, `unsubscribe_from_meta` say whether the meta topic comes and goes along with
+        the topic, if that is not as configured.
         """
         self._check_running()
         check_topic(topic, self._store_config)
@@ -189,26 +194,50 @@ class Node(Presence):
             history = history or "all"
         wanted = synced.wanted_since(history, since)
         chosen = None if where is None else Filter(where)
+        metas = (subscribe_to_meta, unsubscribe_from_meta)
+        reach = Reach(recursive, tell_versions, follow_versions, *metas)
+        topics.check_reach(self._spec, reach)
         told = (self._on_closed, self._on_lost, self.access.opened)
         reads = since_offset is not None
         subscription = Subscription(
             topic, self._log, buffer, overflow, chosen, *told, reads_log=reads
         )
+        subscription.reach = reach
+        await self._begin(subscription, wanted, follow, since_offset)
+        return subscription
+
+    async def _begin(
+        self,
+        subscription: Subscription,
+        wanted: float | None,
+        follow: bool,
+        since_offset: int | None,
+    ) -> None:
+        """Enter what a subscription is to, and look for what belongs to it."""
+        topic, enter = subscription.topic, functools.partial(self._enter, subscription, wanted)
         if is_pattern(topic):
             topics.check_pattern(topic, self._spec, since_offset)
-            enter = functools.partial(self._enter, subscription, wanted, follow)
-            self._patterns.add(subscription, since_offset, enter)
+            self._patterns.add(subscription, since_offset, functools.partial(enter, follow))
         else:
-            self._enter(subscription, wanted, follow, topic, since_offset)
-        return await synced.remembered_all(self._driver, subscription)
+            enter(follow, topic, since_offset)
+        await synced.remembered_all(self._driver, subscription)
+        if subscription.reach.joint:
+            start = None if since_offset else since_offset
+            kin = Kin(self._spec, self._driver, self._journal, self._on_lost, self.access.opened)
+            subscription.grow(join_kin(subscription, kin, lambda each: enter(False, each, start)))
 
-    async def unsubscribe(self, topic: TopicName) -> None:
+    async def unsubscribe(
+        self, topic: TopicName, *, unsubscribe_from_meta: bool | None = None
+    ) -> None:
         """Leave a topic and end its subscriptions; of a pattern, leave every topic of theirs that
-        has no other subscription."""
+        has no other subscription. `unsubscribe_from_meta` as in `subscribe`."""
         self._check_running()
+        reach = Reach(unsubscribe_from_meta=unsubscribe_from_meta)
+        topics.check_reach(self._spec, reach)
         given = self._journal.all_subscriptions()
         ended = [each for each in [*given, *self._patterns] if each.topic == topic]
         for subscription in ended:
+            subscription.reach = reach
             subscription.close()
         left = [topic]
         if is_pattern(topic):
@@ -216,7 +245,7 @@ class Node(Presence):
             left = [name for each in ended for name in each.topics if name not in kept]
         for name in left:
             self._forget(name)
-            self._driver.feed(Unsubscribe(name))
+            self._driver.feed(Unsubscribe(name, unsubscribe_from_meta))
 
     async def publish(
         self,
@@ -226,6 +255,7 @@ class Node(Presence):
         key: bytes | str | None = None,
         headers: Mapping[str, str] | None = None,
         content_type: str | None = None,
+        parents: Iterable[str | MessageId] = (),
         copies: int = 0,
         timeout: float = 30.0,  # noqa: ASYNC109 (a sentence instead of a bare TimeoutError)
     ) -> Receipt:
@@ -235,6 +265,9 @@ class Node(Presence):
         it; whoever gets it has them too, with our time (`Event.key`, `headers`, `content_type`,
         `created`). They travel around the data, signed and encrypted with it (`wire.envelope`).
 
+        `parents` are the events that it follows, by their ids or CIDs, where the topic lets its
+        publishers say so (Pulsarcast, `linking="custom"`, one of them): they must exist.
+
         With `copies`, return when so many other nodes have it in their logs as well; `LocalError`
         when they have not within `timeout` seconds, in which case it is published all the same.
 
@@ -243,24 +276,32 @@ class Node(Presence):
         (Pulsarcast), it asks, and returns when another has published it (`Receipt.requested`).
         """
         self._check_name(topic)
+        named = topics.parent_ids(self._spec, parents)
         said = payload(data, key, headers, content_type)
-        receipt = await self._journal.publish(topic, said)
-        return (
-            await synced.with_copies(self._driver, receipt, copies, timeout) if copies else receipt
-        )
+        receipt = await self._journal.publish(topic, said, named)
+        if copies:
+            return await synced.with_copies(self._driver, receipt, copies, timeout)
+        return receipt
 
     async def publish_many(
-        self, topic: TopicName, items: Iterable[bytes | str | Message]
+        self,
+        topic: TopicName,
+        items: Iterable[bytes | str | Message],
+        *,
+        parents: Iterable[str | MessageId] = (),
     ) -> list[Receipt]:
         """Publish events in the order given; return their receipts when all are safe in the log.
 
-        Each is data, or a `Message` with a key, headers or a content type (see `publish`). Their
-        offsets rise in that order, and together they cost less than one by one. An event that is
-        impossible, for example too long, raises: nothing behind it is published then, and what
-        stands before it may be or not. Waits for peers as `publish` does.
+        Each is data, or a `Message` with a key, headers or a content type (see `publish`); with
+        `parents`, each follows those. Their offsets rise in that order, and together they cost less
+        than one by one. An event that is impossible, for example too long, raises: nothing behind
+        it is published then, and what stands before it may be or not. Waits for peers as `publish`
+        does.
         """
         self._check_name(topic)
-        return await self._journal.publish_many([(topic, said, None) for said in payloads(items)])
+        named = topics.parent_ids(self._spec, parents)
+        wishes = [(topic, said, None) for said in payloads(items)]
+        return await self._journal.publish_many(wishes, named)
 
     async def publish_noted(self, items: Sequence[tuple[TopicName, bytes, Note]]) -> list[Receipt]:
         """Publish for a program that may ask again: `log.notes` says afterwards what was done."""
@@ -284,57 +325,23 @@ class Node(Presence):
         since: float | None = None,
         limit: int | None = None,
         where: str | None = None,
+        order: Literal["offset", "links"] = "offset",
     ) -> list[Event]:
         """Read events of a topic from this node's log, each one verified.
 
         `since_offset` and `since` (a time in seconds, of reception) say where to begin; events that
         retention has deleted, that no key reads, or that the filter `where` does not match, are
         passed over. At most `limit` come back.
+        Offsets are this log's own. With `order="links"` (Pulsarcast) each event stands behind the
+        one that it links to, and otherwise by date: the same order at all nodes that have the same.
         `completeness` says how much of the topic that is, and `sync` completes it.
         """
         self._check_name(topic)
         chosen = None if where is None else Filter(where)
-        span = (since_offset, since, limit)
-        return await read_history(self._log, topic, *span, self.access.opened, chosen)
-
-    async def fetch_history(
-        self,
-        topic: TopicName,
-        *,
-        start: Iterable[str | MessageId] = (),
-        since: float = 0.0,
-        most: int = 0,
-        timeout: float | None = None,  # noqa: ASYNC109 (a sentence instead of a bare TimeoutError)
-        progress: Callable[[int], None] | None = None,
-    ) -> FetchedHistory:
-        """Get a topic's history beyond this node's log into the log, where `history` reads it.
-
-        In Pulsarcast neighbours and the author are asked, then links are followed through the DHT,
-        from what is known and what `start` names, back to a time (`since`) or until `most` came; 0
-        for all. Elsewhere it is `sync`. `progress` hears every second how many came.
-        """
-        self._check_running()
-        check_topic(topic, self._store_config)
-        wish = (topic, tuple(start), since, most, timeout, progress)
-        return await fetching.fetch_history(self._spec, self._driver, self._log, *wish)
-
-    async def fetch(
-        self,
-        event: str | MessageId,
-        *,
-        timeout: float = 30.0,  # noqa: ASYNC109 (a sentence instead of a bare TimeoutError)
-    ) -> Event:
-        """Get an event by its CID alone (Pulsarcast), from here or from the DHT.
-
-        Its author need not be there, nor the topic be followed. CID, signatures, and permission
-        where the topic can be found, were verified. It is not kept. `LocalError`: none, or late.
-        """
-        self._check_running()
-        found = await fetching.fetch_event(self._spec, self._driver, event, timeout)
-        opened = self.access.opened(found)
-        if opened is None:
-            raise LocalError(f"no key of this node reads the events of topic {found.topic!r}")
-        return opened
+        linked = topics.linked_order(self._spec, order)
+        span = (since_offset, since, None if linked else limit)
+        found = await read_history(self._log, topic, *span, self.access.opened, chosen)
+        return (await asyncio.to_thread(linked, found))[:limit] if linked else found
 
     def completeness(self, topic: TopicName) -> Completeness:
         """How complete this node's history of a topic is, as far as it knows."""
@@ -356,22 +363,6 @@ class Node(Presence):
         if topic is not None:
             topics.check_name(topic, self._store_config)
         return await synced.sync_now(self._driver, () if topic is None else (topic,), timeout)
-
-    async def command(self, body: object) -> Any:
-        """Ask the protocol for something that only it offers; return what came of it.
-
-        `body` is a request type of the protocol, which says how long it may take. `LocalError`
-        tells why there is no result, also when the node is closed meanwhile.
-        """
-        self._check_running()
-        return await self._driver.command(self.access.prepared_command(body))
-
-    async def set_supervisors(self, tickets: Sequence[str]) -> None:
-        """Name all supervisors anew; with `supervises`, this node stays one of them."""
-        self._check_running()
-        servers = topics.servers_of(self._spec)
-        named = topics.named_peers(tickets, self._swarm.book, self._ourselves)
-        await self._driver.command(servers.command(named))
 
     # Validation.
 
@@ -430,3 +421,5 @@ class Topic:
     synced = _of_topic(Node.sync)
     wait_until_ready = _of_topic(Node.wait_until_ready)
     set_validator = _of_topic(Node.set_validator)
+    versions = _of_topic(Node.versions)
+    tree = _of_topic(Node.topic_tree)

@@ -11,10 +11,11 @@ place of its own in the log; what comes in several of them is in the order in wh
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from enum import Enum
-from typing import Final, Self
+from typing import Any, Final, Self
 
+from rumormill.core.api import ALONE
 from rumormill.core.errors import LocalError, RumormillError
 from rumormill.core.event import Event
 from rumormill.core.ids import Topic
@@ -62,6 +63,10 @@ class Subscription:
         """What was subscribed to: a topic or a pattern."""
         self.dropped = 0
         """Events lost to a full buffer, or to retention before they were read."""
+        self.reach = ALONE
+        """What it takes in besides its topic."""
+        self.unreachable: dict[Topic, str] = {}
+        """Topics that belong to this one and could not be entered, and why."""
         self.passed_over = 0
         """Events that the filter did not match."""
         self.left_out = 0
@@ -87,6 +92,7 @@ class Subscription:
         self._buffer: deque[Event] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._failure: RumormillError | None = None
+        self._growing: asyncio.Task[None] | None = None
         self._closed = False
 
     def enter(self, topic: Topic, since_offset: int | None) -> None:
@@ -182,6 +188,15 @@ class Subscription:
         self._next[topic] = offset + 1
         self._wake()
 
+    def tell(self, event: Event) -> None:
+        """Take an event of another topic that says something about this one."""
+        self._buffer.append(event)
+        self._wake()
+
+    def grow(self, growth: Coroutine[Any, Any, None]) -> None:
+        """Look for what belongs to the topic, as long as this is open."""
+        self._growing = asyncio.ensure_future(growth)
+
     async def _catch_up(self, topic: Topic) -> None:
         """Fill the buffer from the log; end when it has no more, without a gap or a repetition."""
         limit = min(_CATCH_UP, self._size)
@@ -223,6 +238,8 @@ class Subscription:
         """End the subscription; what is in the buffer can still be read."""
         if not self._closed:
             self._closed = True
+            if self._growing is not None:
+                self._growing.cancel()
             self._on_close(self)
             self._wake()
 

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError, Future
 from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
-from rumormill.core.api import Completeness, PeerView
+from rumormill.core.api import Completeness, PeerView, TopicVersion
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event
 from rumormill.core.ids import PeerId
@@ -159,6 +159,8 @@ class SyncNode:
     connect = _waited_for(Node.connect)
     wait_until_ready = _waited_for(Node.wait_until_ready)
     describe_topic = _waited_for(Node.describe_topic)
+    versions = _waited_for(Node.versions)
+    topic_tree = _waited_for(Node.topic_tree)
     publish = _waited_for(Node.publish)
     publish_many = _waited_for(Node.publish_many)
     unsubscribe = _waited_for(Node.unsubscribe)
@@ -180,6 +182,11 @@ class SyncNode:
         overflow: Overflow | str = Overflow.CATCH_UP,
         follow: bool = True,
         where: str | None = None,
+        recursive: bool = False,
+        tell_versions: bool = False,
+        follow_versions: bool = False,
+        subscribe_to_meta: bool | None = None,
+        unsubscribe_from_meta: bool | None = None,
         timeout: float | None = None,
     ) -> "SyncSubscription":
         """Subscribe to a topic: an iterator of events (`Node.subscribe`).
@@ -194,6 +201,11 @@ class SyncNode:
                 overflow=overflow,
                 follow=follow,
                 where=where,
+                recursive=recursive,
+                tell_versions=tell_versions,
+                follow_versions=follow_versions,
+                subscribe_to_meta=subscribe_to_meta,
+                unsubscribe_from_meta=unsubscribe_from_meta,
             )
         )
         return SyncSubscription(self, subscription, timeout)
@@ -201,6 +213,10 @@ class SyncNode:
     def completeness(self, topic: str) -> Completeness:
         """How complete this node's history of a topic is, as far as it knows."""
         return self._read(lambda: self._node.completeness(topic))
+
+    def version_of(self, event: Event) -> TopicVersion:
+        """Read the version of a topic that an event announces whose `via` is "version"."""
+        return self._node.version_of(event)
 
     def set_validator(self, topic: str, validator: TopicValidator | None) -> None:
         """Let a function judge the events of a topic; it runs in the node's thread."""

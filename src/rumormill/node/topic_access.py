@@ -114,17 +114,6 @@ class TopicAccess:
             )
         return data
 
-    def prepared_command(self, body: object) -> object:
-        """A command of a protocol; one that publishes data in a topic is treated the same."""
-        topic, data = getattr(body, "topic", None), getattr(body, "data", None)
-        if (
-            isinstance(body, msgspec.Struct)
-            and isinstance(topic, str)
-            and isinstance(data, bytes | bytearray | memoryview)
-        ):
-            return msgspec.structs.replace(body, data=self.prepared(topic, bytes(data)))
-        return body
-
     # What others say.
 
     def admits(self, event: Event, peer: PeerId) -> bool:

@@ -7,15 +7,26 @@ there is a member of the topic, whom others count on until it takes its leave.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from rumormill.core.api import ANYONE, AUTHOR, LINKINGS, Linking, Publishers, TopicOptions
+from rumormill.core.api import (
+    ANYONE,
+    AUTHOR,
+    LINKINGS,
+    Linking,
+    Publishers,
+    Reach,
+    TopicOptions,
+    TopicTree,
+    TopicVersion,
+)
 from rumormill.core.config import Config
 from rumormill.core.errors import ConfigError, DecodeError, LimitError, LocalError
-from rumormill.core.ids import PeerId, Topic
+from rumormill.core.event import Event
+from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.inputs import Subscribe, Unsubscribe
 from rumormill.core.patterns import check_plain
 from rumormill.libp2p.address_book import AddressBook
@@ -23,7 +34,7 @@ from rumormill.log.model import StoreConfig, check_topic
 from rumormill.node.config import parsed_ticket
 from rumormill.node.driver import Driver
 from rumormill.node.subscription import Subscription
-from rumormill.protocols.registry import ProtocolSpec, Servers
+from rumormill.protocols.registry import ProtocolSpec, Servers, TopicMaking
 from rumormill.wire.keys import PeerId as ReadablePeerId
 
 Who: TypeAlias = str | PeerId
@@ -108,6 +119,14 @@ def _with_author(options: TopicOptions, author: PeerId) -> TopicOptions:
     return msgspec.structs.replace(options, allowed_publishers=named)
 
 
+def check_reach(spec: ProtocolSpec, reach: Reach) -> None:
+    """Refuse what only a protocol with created topics has, and what contradicts itself."""
+    for given in reach.given():
+        making_of(spec, given)
+    if reach.subscribe_to_meta is False and reach.versions:
+        raise ConfigError("subscribe_to_meta: versions are announced in the meta topic alone")
+
+
 def check_name(name: Topic, config: StoreConfig) -> None:
     """Refuse what cannot be a topic's name, a pattern of names among it."""
     check_topic(name, config)
@@ -135,21 +154,51 @@ def enter_topic(
     subscription: Subscription,
     since: float | None,
 ) -> None:
-    """Enter a topic, to have its events from a time on (`Subscribe`).
+    """Enter a topic, with its meta topic or without, to have its events from a time on
+    (`Subscribe`).
 
-    One that has to be found and cannot be ends the subscription with an error.
+    One that has to be found and cannot be ends the subscription with an error; one that came in
+    along with another is named.
     """
-    driver.feed(Subscribe(topic, since=since))
+    meta = subscription.reach.meta if topic == subscription.topic else None
+    driver.feed(Subscribe(topic, since=since, meta=meta))
     if spec.topics is None:
         return
 
     def ended(waiting: asyncio.Future[object]) -> None:
         error = None if waiting.cancelled() else waiting.exception()
         gone = subscription.closed or isinstance(error, LimitError)
-        if isinstance(error, LocalError) and not gone:
+        if isinstance(error, LocalError) and topic != subscription.topic:
+            subscription.unreachable[topic] = str(error)
+        elif isinstance(error, LocalError) and not gone:
             subscription.fail(error)
 
     asyncio.ensure_future(driver.command(spec.topics.entered(topic))).add_done_callback(ended)
+
+
+def parent_ids(spec: ProtocolSpec, parents: Iterable[str | MessageId]) -> tuple[MessageId, ...]:
+    """Read the names of the events that an event is to follow."""
+    named = [parents] if isinstance(parents, str | bytes) else list(parents)
+    if not named:
+        return ()
+    read = making_of(spec, "parents").event_id
+    return tuple([read(each) for each in named])
+
+
+def linked_order(spec: ProtocolSpec, order: str) -> Callable[[Iterable[Event]], list[Event]] | None:
+    """What puts a history into the order of its links; None where it has that of the log."""
+    if order not in ("offset", "links"):
+        raise ConfigError(f"order: {order!r} is not one of offset, links")
+    return making_of(spec, "order").in_order if order == "links" else None
+
+
+def making_of(spec: ProtocolSpec, option: str) -> TopicMaking:
+    """What a protocol knows of topics that are made; `option` is what only such a protocol has."""
+    if spec.topics is None:
+        raise ConfigError(
+            f"{option}: topics of {spec.name} have no such thing; leave it out, or use pulsarcast"
+        )
+    return spec.topics
 
 
 async def describe_topic(spec: ProtocolSpec, driver: Driver, topic: Topic) -> dict[str, Any]:
@@ -158,6 +207,19 @@ async def describe_topic(spec: ProtocolSpec, driver: Driver, topic: Topic) -> di
     if making is None:
         raise LocalError(f"a topic of {spec.name} has a name and no description")
     return making.readable(await driver.command(making.describe(topic)))
+
+
+async def list_versions(spec: ProtocolSpec, driver: Driver, topic: Topic) -> list[TopicVersion]:
+    """Find the versions of a topic."""
+    making = making_of(spec, "versions")
+    return making.listed(await driver.command(making.versions(topic)))
+
+
+async def find_tree(spec: ProtocolSpec, driver: Driver, topic: Topic) -> TopicTree:
+    """Find what lies below a topic."""
+    found = await driver.command(making_of(spec, "topic_tree").tree(topic))
+    assert isinstance(found, TopicTree)
+    return found
 
 
 def appointed(

@@ -5,12 +5,12 @@ Modules are imported when a protocol is asked for, not before.
 """
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
-from rumormill.core.api import FetchedHistory, TopicOptions
+from rumormill.core.api import FetchedHistory, TopicOptions, TopicVersion
 from rumormill.core.config import Config, nearest, override
 from rumormill.core.effects import Mail
 from rumormill.core.errors import ConfigError
@@ -82,10 +82,22 @@ class TopicMaking(msgspec.Struct, frozen=True):
     author stands in no list as such, but by its id."""
     topic_of: Callable[[object], Topic]
     """Read the topic's name on the network out of the command's result."""
+    event_id: Callable[[str | MessageId], MessageId]
+    """Read an event's name as people write it, or its id; a `LocalError` where it is none."""
+    in_order: Callable[[Iterable[Event]], list[Event]]
+    """Put events into the order of their links, which is the same for everybody who has them."""
     entered: Callable[[Topic], object]
     """Make the command that waits until a topic that is subscribed to is found and entered."""
     describe: Callable[[Topic], object]
     """Make the command that finds out everything about a topic."""
+    tree: Callable[[Topic], object]
+    """Make the command that finds a topic's sub-topics: a `TopicTree`."""
+    versions: Callable[[Topic], object]
+    """Make the command that finds a topic's versions."""
+    listed: Callable[[object], list[TopicVersion]]
+    """Read the versions out of that command's result, the oldest first."""
+    announced: Callable[[Event], TopicVersion | None]
+    """Read the version that an event of a meta topic announces, if it may."""
     readable: Callable[[object], dict[str, Any]]
     """Make that command's result ready for JSON: `cid`, `readable`, `sub_topics`, `versions`."""
     fetch: Callable[[str | MessageId], object]

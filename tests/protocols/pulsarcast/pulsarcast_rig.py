@@ -7,7 +7,16 @@ other by a ring of connections and a few chords; Kademlia finds the rest.
 import random
 from typing import Any
 
-from rumormill.core.effects import Append, Effects, KeepNote, Load, Outcome, Send, SendAll
+from rumormill.core.effects import (
+    Append,
+    Effects,
+    KeepNote,
+    Load,
+    Outcome,
+    Published,
+    Send,
+    SendAll,
+)
 from rumormill.core.event import Event
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import (
@@ -178,6 +187,18 @@ class World:
         """Let a peer publish."""
         self.host(index).handle(Publish(topic, data))
         self.run(wait)
+
+    def say(
+        self, index: int, topic: Topic, data: bytes, *parents: bytes, wait: float = 3.0
+    ) -> Published:
+        """Let a peer publish, behind other events perhaps, and wait for what it is told."""
+        told: list[Published] = []
+        self.host(index).receipts = told
+        self.host(index).handle(Publish(topic, data, 7, parents=parents))
+        self.run(wait)
+        self.host(index).receipts = None
+        (receipt,) = [each for each in told if each.number == 7]
+        return receipt
 
     def crash(self, *peers: int) -> None:
         """Let peers die without a word."""

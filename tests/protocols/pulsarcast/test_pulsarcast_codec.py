@@ -5,12 +5,15 @@ import contextlib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from pulsarcast_vectors import PEERS, block_cid
 
 from oracles import pulsarcast_pb2 as pb
 from refusals import reason_of
 from rumormill.core.errors import ConfigError, DecodeError
 from rumormill.protocols.pulsarcast.config import RpcLimits
+from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.format import dag_cbor
 from rumormill.protocols.pulsarcast.format.additions import (
     Addition,
     Block,
@@ -24,7 +27,12 @@ from rumormill.protocols.pulsarcast.format.additions import (
     RequestStatus,
     Terms,
 )
-from rumormill.protocols.pulsarcast.format.descriptors import EventDescriptor, TopicDescriptor
+from rumormill.protocols.pulsarcast.format.codec import from_stored, stored
+from rumormill.protocols.pulsarcast.format.descriptors import (
+    PROTOCOL,
+    EventDescriptor,
+    TopicDescriptor,
+)
 from rumormill.protocols.pulsarcast.format.rpc import (
     Operation,
     PeerTree,
@@ -65,6 +73,7 @@ signed_events = st.builds(
         publisher=st.none() | peer_ids,
         parent=st.none() | some_cids,
         protocol_version=st.text(min_size=1, max_size=10),
+        extra=st.sampled_from((b"", dag_cbor.encode({"name": "weather"}))),
         cached_cid=st.just(b""),
     ),
     publisher_signature=octets,
@@ -385,10 +394,66 @@ def test_what_the_trace_says() -> None:
     assert names == ["join-topic", "leave-topic", "request-to-publish"]
 
 
-def test_a_topic_in_protobuf_is_shown_but_not_accepted() -> None:
-    """Its author cannot be read back by the original, and its lists are lost."""
-    body = pb.TopicDescriptor(name="news", authorAndParent=[ALICE, b""])
-    [(message, fault)] = read_messages(message_bytes(bytes_field(2, body.SerializeToString())))
-    assert fault == "topic-in-protobuf"
+def topic_in_protobuf(*publishers: bytes, **metadata: str) -> pb.TopicDescriptor:
+    """A topic as the thesis writes it in protobuf; without publishers, as the original does."""
+    lists = {"enabled": True, "publishers": publishers}
+    dated = {"created": CREATED, "protocolVersion": PROTOCOL, **metadata}
+    link = pb.Link(cid=cids.of(b"earlier")).SerializeToString()
+    return pb.TopicDescriptor(
+        name="news",
+        authorAndParent=[ALICE, link],
+        subTopics=[{"name": "meta", "topic": {"cid": cids.of(b"meta")}}],
+        metadata={**dated, "allowedPublishers": lists, "requestToPublish": {"enabled": True}},
+    )
+
+
+def test_a_topic_in_protobuf_is_understood_if_nothing_of_it_is_lost() -> None:
+    """Author and parent share a field and come in this order; the lists have to be there."""
+    body = topic_in_protobuf(ALICE).SerializeToString()
+    data = message_bytes(bytes_field(2, body), op=Operation.NEW_TOPIC)
+    (message,) = decode_rpc(data).messages
+    assert read_messages(data)[0][1] == "topic-in-protobuf"  # as the original has it
+    links = {"meta": cids.of(b"meta")}
+    whole = TopicDescriptor("news", ALICE, CREATED, cids.of(b"earlier"), links, (ALICE,), ())
+    assert message.payload == whole
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (topic_in_protobuf(), "topic-in-protobuf"),
+        (pb.TopicDescriptor(name="news"), "topic-in-protobuf"),
+        (topic_in_protobuf(ALICE, created="now"), "topic-bad-metadata"),
+        (pb.TopicDescriptor(authorAndParent=[ALICE, b"\x0a\x01a"]), "topic-bad-metadata"),
+    ],
+)
+def test_a_topic_of_which_something_is_lost_is_shown_but_not_accepted(
+    body: pb.TopicDescriptor, reason: str
+) -> None:
+    """The original loses the lists of peers: what is left is another topic."""
+    part = bytes_field(2, body.SerializeToString())
+    data = message_bytes(part, op=Operation.NEW_TOPIC)
+    assert [each.reason for each in decode_rpc(data).refused] == [reason]
+    [(message, _)] = read_messages(data)
     assert isinstance(message.payload, TopicDescriptor)
-    assert (message.payload.name, message.payload.author) == ("news", ALICE)
+    (refused,) = decode_rpc(message_bytes(part)).refused
+    assert refused.reason == "topic-in-protobuf"
+
+
+def test_metadata_that_we_do_not_know_travels_with_an_event() -> None:
+    """It is hashed, signed, sent and stored; what the original would skip is not lost here."""
+    extra = dag_cbor.encode({"name": "weather", "list": [1, b"x"]})
+    plain = example().event
+    event = SignedEvent(replace(plain, extra=extra, cached_cid=b""))
+    assert event.cid != plain.cid
+    read = decode_rpc(publish(event, 0.0).encode()).messages[0].event
+    assert read is not None
+    assert (read.event.extra, read.cid) == (extra, event.cid)
+    assert from_stored(stored(event)).event.extra == extra
+    wrong = [dag_cbor.encode(each) for each in ({}, [1], {"created": "x"})]
+    for bad in (*wrong, b"\xff"):
+        data = pb.RPC.FromString(publish(example(), 0.0).encode())
+        data.msgs[0].event.metadata.extra = bad
+        assert [each.reason for each in decode_rpc(data.SerializeToString()).refused] == [
+            "event-bad-metadata"
+        ]

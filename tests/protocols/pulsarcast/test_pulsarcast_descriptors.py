@@ -16,6 +16,7 @@ from rumormill.protocols.pulsarcast.format.descriptors import (
     EventDescriptor,
     EventLinking,
     TopicDescriptor,
+    is_foreign,
     meta_topic,
     read_event,
     read_topic,
@@ -38,6 +39,7 @@ topics = st.builds(
     request_to_publish=st.none() | st.lists(peer_ids, max_size=3).map(tuple),
     event_linking=st.sampled_from(EventLinking),
     protocol_version=st.text(min_size=1, max_size=10),
+    extra=st.sampled_from((b"", dag_cbor.encode({"name": "weather", "z": [1, None]}))),
     cached_dag=st.just(b""),
     cached_cid=st.just(b""),
 )
@@ -50,6 +52,7 @@ events = st.builds(
     publisher=st.none() | peer_ids,
     parent=st.none() | some_cids,
     protocol_version=st.text(min_size=1, max_size=10),
+    extra=st.sampled_from((b"", dag_cbor.encode({"name": "weather", "z": [1, None]}))),
     cached_cid=st.just(b""),
 )
 
@@ -117,7 +120,7 @@ def topic_value() -> dict[str, dag_cbor.Value]:
         ("metadata", {"created": CREATED}),
         ("metadata", {"created": CREATED, "protocolVersion": ""}),
         ("metadata", {"created": "2021-06-30T23:59:59Z", "protocolVersion": PROTOCOL}),
-        ("metadata", {"created": CREATED, "protocolVersion": PROTOCOL, "more": 1}),
+        ("metadata", {"created": CREATED, "protocolVersion": PROTOCOL, "more": bytes(5000)}),
         ("more", 1),
     ],
 )
@@ -241,3 +244,30 @@ def test_dates_outside_the_range() -> None:
         dates.seconds("yesterday")
     assert dates.seconds("1970-01-01T00:00:01.500Z") == 1.5
     assert dates.iso_at(1.5) == "1970-01-01T00:00:01.500Z"
+
+
+def test_metadata_that_we_do_not_know_is_kept() -> None:
+    """A later minor version may add fields: the descriptor keeps them, its name, and its bytes."""
+    later = {"protocolVersion": "/pulsarcast/1.7.0", "name": "weather", "seal": b"\0"}
+    for value, read in ((topic_value(), read_topic), (event_value(), read_event)):
+        metadata = value["metadata"]
+        assert isinstance(metadata, dict)
+        data = dag_cbor.encode({**value, "metadata": {**metadata, **later}})
+        found = read(data)
+        assert (found.dag(), found.cid) == (data, cids.of(data))
+        assert found.protocol_version == "/pulsarcast/1.7.0"
+        assert dag_cbor.decode(found.extra) == {"name": "weather", "seal": b"\0"}
+
+
+def test_the_version_tells_what_is_another_protocol() -> None:
+    """Its first number conveys a breaking change; whatever it says can be looked at."""
+    for version, foreign in (
+        (PROTOCOL, False),
+        ("/pulsarcast/1.9.3", False),
+        ("/pulsarcast/2.0.0", True),
+        ("/pulsarcast/0.1", True),
+        ("something else", False),
+    ):
+        assert is_foreign(version) is foreign
+        data = TopicDescriptor("news", ALICE, CREATED, protocol_version=version).dag()
+        assert read_topic(data).protocol_version == version

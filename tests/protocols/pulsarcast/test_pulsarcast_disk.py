@@ -32,7 +32,7 @@ from rumormill.core.trace import DeliverMessage, FailPublish, PublishMessage
 from rumormill.overlay.kademlia.messages import encode_kad
 from rumormill.overlay.kademlia.validators import content_key
 from rumormill.protocols.pulsarcast import reasons
-from rumormill.protocols.pulsarcast.commands import CreateTopic, PublishEvent
+from rumormill.protocols.pulsarcast.commands import CreateTopic
 from rumormill.protocols.pulsarcast.context import HoldTimer, RefetchTimer
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format import dates, rpc
@@ -333,7 +333,7 @@ def test_who_asked_has_a_receipt_when_the_answer_comes() -> None:
     assert receipts[1].error == FULL
     assert [world.data(index, topic) for index in range(6)] == [[b"granted"]] * 6
     world.journal(0).trouble = ""
-    assert world.command(3, PublishEvent(topic=topic, data=b"again")).error == ""
+    assert world.say(3, topic, b"again").error == ""
 
 
 # What peers bring.

@@ -36,7 +36,7 @@ from rumormill.core.trace import (
 )
 from rumormill.overlay.kademlia.validators import content_key
 from rumormill.protocols.pulsarcast import reasons
-from rumormill.protocols.pulsarcast.commands import PublishEvent, ShowTopic
+from rumormill.protocols.pulsarcast.commands import ShowTopic
 from rumormill.protocols.pulsarcast.context import OURS
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format import dates, rpc
@@ -227,10 +227,10 @@ def test_a_list_of_requesters_admits_those_on_it() -> None:
     world = World(6)
     topic = world.create(0, request_to_publish=(peer_id(2),))
     world.subscribe(topic, *range(1, 6))
-    listed = world.command(2, PublishEvent(topic=topic, data=b"listed"))
-    other = world.command(3, PublishEvent(topic=topic, data=b"other"))
+    listed = world.say(2, topic, b"listed")
+    other = world.say(3, topic, b"other")
     assert listed.error == ""
-    assert isinstance(listed.result, str)
+    assert listed.event is not None
     assert other.error.endswith("(may-not-publish)")
     assert [world.data(index, topic) for index in range(6)] == [[b"listed"]] * 6
 
@@ -240,14 +240,15 @@ def test_custom_links_are_what_the_application_says() -> None:
     world = World(6)
     topic = world.create(0, event_linking=EventLinking.CUSTOM, **ANYONE)
     world.subscribe(topic, *range(1, 6))
-    first = world.command(0, PublishEvent(topic=topic, data=b"first")).result
-    world.command(1, PublishEvent(topic=topic, data=b"second"))
-    third = world.command(2, PublishEvent(topic=topic, data=b"third", parent=first))
+    first = world.say(0, topic, b"first").event
+    assert first is not None
+    world.say(1, topic, b"second")
+    third = world.say(2, topic, b"third", first.id)
     assert third.error == ""
     event = world.events[4][-1]
-    assert (event.data, event.parents) == (b"third", (cids.parse(str(first)),))
-    nowhere = cids.text(cids.of(b"nothing"))
-    lost = world.command(2, PublishEvent(topic=topic, data=b"lost", parent=nowhere), wait=20.0)
+    assert (event.data, event.parents) == (b"third", (first.id,))
+    nowhere = cids.of(b"nothing")
+    lost = world.say(2, topic, b"lost", nowhere, wait=20.0)
     assert lost.error.endswith("(no-such-parent)")
 
 
@@ -255,8 +256,9 @@ def test_a_parent_cannot_be_named_where_the_topic_links_by_itself() -> None:
     """6: LAST_SEEN leaves no choice."""
     world = World(3)
     topic = world.create(0)
-    first = world.command(0, PublishEvent(topic=topic, data=b"first")).result
-    outcome = world.command(0, PublishEvent(topic=topic, data=b"second", parent=first))
+    first = world.say(0, topic, b"first").event
+    assert first is not None
+    outcome = world.say(0, topic, b"second", first.id)
     assert outcome.error.endswith("(topic-links-by-itself)")
 
 
@@ -297,8 +299,7 @@ def test_an_event_whose_cid_holds_slashes_is_stored_and_found() -> None:
     event = world.events[0][-1]
     assert event.id[4:].count(b"/") >= 2
     world.crash(0)
-    follows = PublishEvent(topic=topic, data=b"after it", parent=cids.text(event.id))
-    assert world.command(5, follows, wait=20.0).error == ""
+    assert world.say(5, topic, b"after it", event.id, wait=20.0).error == ""
 
 
 def test_what_does_not_hash_to_its_name_is_refused_and_looked_for_elsewhere() -> None:

@@ -71,10 +71,9 @@ def test_held_events_are_released_in_the_order_of_their_links(order: list[int]) 
         event = chain[place + 1]
         assert event.event.parent is not None
         hold.hold(event.event.parent, event, 1.0)
-    assert hold.oldest() == 1.0
+    assert (hold.missing(0.5), hold.missing(1.0)) == ([], [chain[0].cid])
     assert [each.cid for each in hold.release(chain[0].cid)] == [each.cid for each in chain[1:]]
-    assert not hold.held
-    assert hold.oldest() is None
+    assert (hold.held, hold.missing(1.0)) == ({}, [])
 
 
 def test_a_missing_ancestor_is_given_up_and_remembered_as_overtaken() -> None:

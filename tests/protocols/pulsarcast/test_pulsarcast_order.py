@@ -10,7 +10,7 @@ from rumormill.core.event import Event
 from rumormill.core.inputs import Publish, Subscribe, TimerFired
 from rumormill.core.trace import PublishMessage, RejectMessage
 from rumormill.protocols.pulsarcast import reasons
-from rumormill.protocols.pulsarcast.commands import History, PublishEvent, ReadHistory
+from rumormill.protocols.pulsarcast.commands import History, ReadHistory
 from rumormill.protocols.pulsarcast.context import HoldTimer
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format import dates
@@ -99,11 +99,12 @@ def test_a_request_is_published_by_the_author_and_answered() -> None:
     world = World(8, fan_out=2)
     topic = world.create(0)
     world.subscribe(topic, *range(1, 8))
-    outcome = world.command(5, PublishEvent(topic=topic, data=b"asked for"))
+    outcome = world.say(5, topic, b"asked for")
     assert outcome.error == ""
     for index in range(8):
         (event,) = of(world, index, topic)
-        assert (event.author, cids.text(event.id)) == (peer_id(5), outcome.result)
+        assert outcome.event is not None
+        assert (event.author, event.id) == (peer_id(5), outcome.event.id)
     publishers = [peer for peer, each in world.traced(PublishMessage) if each.topic == topic]
     assert publishers == [peer_id(0)]
 
@@ -128,7 +129,7 @@ def test_a_request_that_nobody_can_grant_is_refused() -> None:
     world.subscribe(topic, *range(1, 6), wait=5.0)
     world.crash(0)
     world.run(30.0)
-    outcome = world.command(3, PublishEvent(topic=topic, data=b"x"), wait=40.0)
+    outcome = world.say(3, topic, b"x", wait=40.0)
     assert outcome.error in map(reasons.sentence, (reasons.NO_PUBLISHER_REACHED, reasons.TIMED_OUT))
     assert RequestStatus.TIMED_OUT.name == "TIMED_OUT"
 
@@ -138,7 +139,7 @@ def test_a_request_travels_to_a_listed_publisher_when_the_root_is_none() -> None
     world = World(6)
     topic = world.create(0, allowed_publishers=(peer_id(4),))
     world.subscribe(topic, *range(1, 6))
-    outcome = world.command(2, PublishEvent(topic=topic, data=b"x"))
+    outcome = world.say(2, topic, b"x")
     assert outcome.error == ""
     assert all(world.data(index, topic) == [b"x"] for index in range(6))
     assert [peer for peer, each in world.traced(PublishMessage) if each.topic == topic] == [

@@ -1,27 +1,35 @@
 """Topics: meta topics, versions, sub-topics, and who may publish."""
 
 import pytest
-from pulsarcast_rig import Lone, World
+from pulsarcast_rig import Lone, World, delivered, publication, refusals
 
+from rumormill.core.api import TopicTree
 from rumormill.core.effects import KeepNote, Outcome, Published
-from rumormill.core.event import Note
-from rumormill.core.inputs import Command, Publish, Subscribe, Unsubscribe
-from rumormill.core.trace import FailPublish
+from rumormill.core.event import Event, Note
+from rumormill.core.inputs import Command, Publish, Received, Subscribe, Unsubscribe
+from rumormill.core.trace import FailPublish, Refuse
 from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.commands import (
     BrowseTopic,
+    BrowseTree,
     CreateTopic,
     DescribeTopic,
     ListVersions,
-    PublishEvent,
     ShowTopic,
-    SubscribeTo,
     TopicView,
-    UnsubscribeFrom,
 )
 from rumormill.protocols.pulsarcast.format import cid as cids
-from rumormill.protocols.pulsarcast.format.descriptors import META, TopicDescriptor, meta_topic
+from rumormill.protocols.pulsarcast.format import dag_cbor, dates, rpc
+from rumormill.protocols.pulsarcast.format.descriptors import (
+    META,
+    EventDescriptor,
+    TopicDescriptor,
+    meta_topic,
+)
+from rumormill.protocols.pulsarcast.format.signing import sign_event
 from rumormill.protocols.pulsarcast.tree.known_topics import NOTES, note_of, view_of_kept
+from rumormill.protocols.pulsarcast.tree.sub_topics import MOST_BRANCHES, announced, tree_of
+from rumormill.sim.identity import SimulatedIdentity
 from rumormill.sim.network import peer_id
 
 
@@ -123,11 +131,14 @@ def test_the_meta_topic_comes_and_goes_with_the_topic_unless_told_otherwise() ->
     world.host(1).handle(Unsubscribe(topic))
     world.run(1.0)
     assert not subscriptions
-    world.command(1, SubscribeTo(topic=topic, meta=False))
+    world.host(1).handle(Subscribe(topic, meta=False))
+    world.run(3.0)
     assert list(subscriptions) == [cids.parse(topic)]
-    world.command(1, UnsubscribeFrom(topic=topic))
-    world.command(1, SubscribeTo(topic=topic))
-    world.command(1, UnsubscribeFrom(topic=topic, meta=False))
+    world.host(1).handle(Subscribe(topic, meta=True))  # a wish that comes later counts
+    world.run(3.0)
+    assert list(subscriptions) == [cids.parse(topic), meta]
+    world.host(1).handle(Unsubscribe(topic, meta=False))
+    world.run(3.0)
     assert list(subscriptions) == [meta]
 
 
@@ -150,9 +161,7 @@ def test_who_may_neither_publish_nor_ask_is_told_so() -> None:
     world = World(4)
     topic = world.create(0, request_to_publish=None)
     world.subscribe(topic, 1)
-    assert world.command(1, PublishEvent(topic=topic, data=b"x")).error.endswith(
-        "(may-not-publish)"
-    )
+    assert world.say(1, topic, b"x").error.endswith("(may-not-publish)")
     receipts: list[Published] = []
     world.host(1).receipts = receipts
     world.publish(topic, 1, b"x")
@@ -265,3 +274,121 @@ def test_a_note_that_is_not_what_its_key_says_is_no_topic(value: bytes | None) -
     lone.feed(Command(1, ShowTopic(topic=cids.text(topic.cid))))
     assert lone.machine.topics.get(topic.cid) is None
     assert topic.cid in lone.machine._fetcher
+
+
+def test_a_tree_of_sub_topics_is_found_link_by_link() -> None:
+    """Sorted by label; a topic that is linked twice is gone into once; the meta topic is left
+    out."""
+    world = World(6)
+    leaf = world.create(0, name="leaf")
+    left = world.create(1, name="left", sub_topics={"end": leaf})
+    right = world.create(2, name="right", sub_topics={"also": left})
+    root = world.create(3, name="root", sub_topics={"r": right, "l": left})
+    tree = world.command(5, BrowseTree(topic=root), wait=20.0).result
+    assert isinstance(tree, TopicTree)
+    assert (tree.root.topic, tree.root.name, tree.cut) == (root, "root", False)
+    assert [(each.depth, each.label, each.topic, each.again) for each in tree.branches] == [
+        (1, "l", left, False),
+        (2, "end", leaf, False),
+        (1, "r", right, False),
+        (2, "also", left, True),
+    ]
+    assert [each.name for each in tree.branches] == ["left", "leaf", "right", "left"]
+    unknown = cids.text(cids.of(b"nothing"))
+    assert world.command(5, BrowseTree(topic=unknown), wait=20.0).error.endswith("(no-such-topic)")
+
+
+def test_a_tree_is_bounded_and_names_what_is_lost() -> None:
+    """So many links are listed; a diamond of diamonds costs no more than it has topics."""
+    made: dict[bytes, TopicDescriptor] = {}
+
+    def topic(name: str, **links: bytes) -> TopicDescriptor:
+        found = TopicDescriptor(name, b"author", "1970-01-01T00:00:00.000Z", None, links)
+        made[found.cid] = found
+        return found
+
+    below = topic("bottom", lost=cids.of(b"lost"))
+    for level in range(200):
+        below = topic(f"{level}", a=below.cid, b=below.cid)
+    tree = tree_of(below, made.get)
+    assert (len(tree.branches), tree.cut) == (401, False)
+    assert [each.name for each in tree.branches if each.label == "lost"] == [None]
+    many = topic("many", **{f"{number}": cids.of(b"%d" % number) for number in range(2000)})
+    tree = tree_of(many, made.get)
+    assert (len(tree.branches), tree.cut) == (MOST_BRANCHES, True)
+
+
+def test_a_version_counts_only_if_its_author_announces_it() -> None:
+    """Anybody may ask to publish in a meta topic; a descriptor names its author and proves
+    nothing."""
+    world = World(4)
+    first = world.create(0)
+    old = descriptor(world, first)
+    assert old.meta is not None
+    meta = cids.text(old.meta)
+    world.subscribe(meta, 1)
+    forged = TopicDescriptor(
+        "news", old.author, "1980-01-01T00:00:00.000Z", old.cid, {META: old.meta}
+    )
+    world.publish(meta, 2, forged.dag())
+    assert world.data(1, meta) == [forged.dag()]
+    second = world.create(0, parent=first)
+    versions = world.command(1, ListVersions(topic=first)).result
+    assert isinstance(versions, list)
+    assert [cids.text(each.cid) for each in versions] == [first, second]
+    refused = [each.reason for _, each in world.traced(Refuse)]
+    assert reasons.NOT_ITS_AUTHOR in refused
+    event = world.events[1][-2]
+    assert announced(event) is None
+    found = announced(world.events[1][-1])
+    assert found is not None
+    assert (found.topic, found.parent) == (second, first)
+    news = Event(meta, b"no descriptor", peer_id(0), b"id")
+    assert announced(news) is None
+
+
+def test_new_topic_is_understood_and_proves_nothing() -> None:
+    """What a peer tells of is at hand for who wants it; it is no version of another topic, and does
+    not push out what is there."""
+    lone = Lone(0, max_descriptors=3)
+    mine = lone.create()
+    assert mine.meta is not None
+    forged = TopicDescriptor(
+        "news", mine.author, "1980-01-01T00:00:00.000Z", mine.cid, {META: mine.meta}
+    )
+    lone.meet(peer_id(1))
+
+    def told(topic: TopicDescriptor) -> list[str]:
+        message = rpc.RpcMessage(rpc.Operation.NEW_TOPIC, forged.created, topic)
+        return refusals(lone.feed(Received(peer_id(1), rpc.Rpc((message,)))))
+
+    assert told(forged) == []
+    assert lone.machine.topics.get(forged.cid) == forged
+    effects = lone.feed(Command(1, ListVersions(topic=cids.text(mine.cid))))
+    (versions,) = [each.result for each in effects if isinstance(each, Outcome)]
+    assert versions == [mine]
+    another = TopicDescriptor("more", peer_id(1), forged.created)
+    assert told(another) == [reasons.WAITING_FULL]
+    assert lone.machine.topics.get(another.cid) is None
+    later = TopicDescriptor("later", b"a", forged.created, protocol_version="/pulsarcast/2.0.0")
+    assert told(later) == [reasons.OTHER_VERSION]
+
+
+def test_events_of_a_later_protocol_are_not_acted_upon() -> None:
+    """Their version says that they may mean something else."""
+    lone = Lone(0)
+    topic = lone.create(allowed_publishers=None)
+    lone.meet(peer_id(1))
+    created = dates.iso_at(lone.now)
+    for version, reasons_given in (
+        ("/pulsarcast/1.4.0", []),
+        ("/pulsarcast/2.0.0", ["other-version"]),
+    ):
+        event = EventDescriptor(
+            topic.cid, peer_id(1), b"x", created, peer_id(1), None, version,
+            dag_cbor.encode({"name": "weather"}),
+        )  # fmt: skip
+        signed = sign_event(event, SimulatedIdentity(peer_id(1)))
+        effects = lone.receive(peer_id(1), publication(signed))
+        assert refusals(effects) == reasons_given
+        assert delivered(effects) == ([] if reasons_given else [b"x"])

@@ -34,30 +34,11 @@ class TopicCommand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SubscribeTo(TopicCommand, frozen=True, kw_only=True):
-    """Subscribe, with or without the meta topic. Outcome, once there is a way to the root: the
-    `TopicDescriptor`."""
-
-    meta: bool = True
-
-
-class UnsubscribeFrom(TopicCommand, frozen=True, kw_only=True):
-    """End a subscription, with or without the meta topic's. Outcome: None."""
-
-    meta: bool = True
-
-
-class PublishEvent(TopicCommand, frozen=True, kw_only=True):
-    """Publish, and wait until it is published. Outcome: the event's CID as text.
-
-    `parent` is for topics of custom linking: an event that exists.
-    """
-
-    data: bytes
-    parent: Topic | None = None
+    """Subscribe. Outcome, once there is a way to the root: the `TopicDescriptor`."""
 
 
 class Question(TopicCommand, frozen=True, kw_only=True):
-    """One of the next four, which ask about a topic and what hangs together with it."""
+    """One of the next five, which ask about a topic and what hangs together with it."""
 
 
 class ShowTopic(Question, frozen=True, kw_only=True):
@@ -66,6 +47,10 @@ class ShowTopic(Question, frozen=True, kw_only=True):
 
 class BrowseTopic(Question, frozen=True, kw_only=True):
     """Find a topic's sub-topics. Outcome: a dict from names to descriptors, None where lost."""
+
+
+class BrowseTree(Question, frozen=True, kw_only=True):
+    """Find a topic's sub-topics, theirs, and so on. Outcome: a `TopicTree`."""
 
 
 class ListVersions(Question, frozen=True, kw_only=True):

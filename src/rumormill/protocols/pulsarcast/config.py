@@ -188,11 +188,16 @@ class PulsarcastConfig(Config, frozen=True, kw_only=True):
     the paper's whole workload; about 15 MB for a topic that fills it."""
 
     hold_limit: int = 4096
-    """Events of an ordered topic that wait for a missing ancestor. Our choice."""
+    """Events of a topic that wait for a missing ancestor. Our choice."""
 
     hold_timeout: float = 60.0
     """Seconds that an ordered topic waits for a missing ancestor before it goes on without it.
     Our choice: neighbours and the DHT have had their turn by then."""
+
+    link_timeout: float = 20.0
+    """Seconds that an event of any other topic waits for the one that it links to before it goes on
+    without it. Our choice: neighbours have been asked twice and compared by then, and who follows
+    several publishers would rather have one event late than all."""
 
     gap_delay: float = 1.0
     """Seconds that an unordered topic waits for a missing parent before it asks for it. Our

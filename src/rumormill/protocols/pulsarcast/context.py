@@ -99,6 +99,10 @@ class EventStored(News, frozen=True):
     error: str = ""
 
 
+class ParentSettled(News, frozen=True):
+    """An event that one of ours is to follow has waited for its own parent, and is in the log."""
+
+
 class RequestAnswered(News, frozen=True):
     """What became of a request to publish."""
 

@@ -34,6 +34,7 @@ from rumormill.protocols.pulsarcast.config import PulsarcastConfig
 from rumormill.protocols.pulsarcast.context import SLIGHT, Context
 from rumormill.protocols.pulsarcast.format import additions
 from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.format.descriptors import TopicDescriptor
 from rumormill.protocols.pulsarcast.format.rpc import Operation, Rpc, RpcMessage, addition
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent
 from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher, BlockValidator
@@ -272,6 +273,8 @@ class PulsarcastPeer:
             self.membership.on_join(peer, payload, terms.get(payload), now, effects)
         elif isinstance(payload, bytes) and op == Operation.LEAVE_TOPIC:
             self.membership.on_leave(peer, payload, part.elsewhere, now, effects)
+        elif isinstance(payload, TopicDescriptor) and op == Operation.NEW_TOPIC:
+            self.topics.learn(peer, payload, effects)
         elif op != Operation.PING:
             self._context.refuse(peer, reasons.UNEXPECTED, None, SLIGHT, now, effects)
 
@@ -322,16 +325,20 @@ class PulsarcastPeer:
                 )
             self._subscriptions.stand_by(cid, now, effects)
             return
-        meta = self._context.config.subscribe_to_meta
-        self._subscriptions.subscribe(cid, now, effects, meta=meta, whole=event.since == 0)
+        whole = event.since == 0
+        self._subscriptions.subscribe(cid, now, effects, meta=event.meta, whole=whole)
 
     def _on_unsubscribe(self, event: inputs.Unsubscribe, now: float, effects: Effects) -> None:
-        meta = self._context.config.unsubscribe_from_meta
-        self._subscriptions.unsubscribe(cid_of(event.topic), now, effects, meta=meta)
+        self._subscriptions.unsubscribe(cid_of(event.topic), now, effects, meta=event.meta)
 
     def _on_publish(self, event: inputs.Publish, now: float, effects: Effects) -> None:
         cid, number = cid_of(event.topic), event.number
-        publication = Publication(cid, event.data, number=number, at_once=event.at_once)
+        parent = event.parents[0] if event.parents else None
+        if len(event.parents) > 1:
+            raise LocalError(f"an event of Pulsarcast follows one other, not {len(event.parents)}")
+        if parent is not None and not cids.is_cid(parent):
+            raise LocalError(f"the parent {parent.hex()} is no CID of an event")
+        publication = Publication(cid, event.data, number, parent=parent, at_once=event.at_once)
         self._publishing.begin(publication, now, effects)
 
     def _on_command(self, event: inputs.Command, now: float, effects: Effects) -> None:
@@ -344,17 +351,10 @@ class PulsarcastPeer:
         match body:
             case commands.CreateTopic():
                 self._topic_commands.create(number, body, now, effects)
-            case commands.SubscribeTo(topic=topic, meta=meta):
+            case commands.SubscribeTo(topic=topic):
                 cid = cid_of(topic)
-                self._subscriptions.subscribe(cid, now, effects, meta=meta)
+                self._subscriptions.subscribe(cid, now, effects)
                 self.membership.wait_for_way(cid, Arrival(number), now, effects)
-            case commands.UnsubscribeFrom(topic=topic, meta=meta):
-                self._subscriptions.unsubscribe(cid_of(topic), now, effects, meta=meta)
-                effects.append(Outcome(number))
-            case commands.PublishEvent(topic=topic, data=data, parent=named):
-                parent = None if named is None else cid_of(named)
-                publication = Publication(cid_of(topic), data, command=number, parent=parent)
-                self._publishing.begin(publication, now, effects)
             case commands.FetchEvent():
                 self._fetching.begin(number, body, now, effects)
             case commands.ReadHistory():

@@ -13,6 +13,7 @@ NOT_ALLOWED: Final = "publisher-not-allowed"
 AUTHOR_NOT_ALLOWED: Final = "author-not-allowed"
 NOT_SIGNED: Final = "not-signed"
 BAD_SIGNATURE: Final = "bad-signature"
+OTHER_VERSION: Final = "other-version"
 WRONG_CID: Final = "wrong-cid"
 VALIDATION_FAILED: Final = "validation-failed"
 
@@ -36,6 +37,7 @@ TOO_LARGE: Final = "too-large"
 BANNED: Final = "banned"
 UNEXPECTED: Final = "unexpected-operation"
 MISPLACED: Final = "misplaced-payload"
+NOT_ITS_AUTHOR: Final = "version-not-its-authors"
 
 # Why a subscription came to nothing.
 UNSUBSCRIBED: Final = "unsubscribed"

@@ -3,17 +3,20 @@
 from functools import partial
 from typing import Any
 
-from rumormill.core.api import ANYONE, FetchedHistory, TopicOptions
+from rumormill.core.api import ANYONE, FetchedHistory, TopicOptions, TopicVersion
 from rumormill.core.ids import Topic
 from rumormill.overlay.kademlia.messages import KAD_PROTOCOL, encode_kad
 from rumormill.protocols.kademlia.spec import kad_decoder, max_kad_message
 from rumormill.protocols.pulsarcast.commands import (
+    BrowseTree,
     CreateTopic,
     DescribeTopic,
     FetchEvent,
     History,
+    ListVersions,
     ReadHistory,
     SubscribeTo,
+    event_cid_of,
 )
 from rumormill.protocols.pulsarcast.config import PRESETS
 from rumormill.protocols.pulsarcast.context import OURS
@@ -26,7 +29,9 @@ from rumormill.protocols.pulsarcast.format.descriptors import (
 from rumormill.protocols.pulsarcast.format.junk import junk_rpc
 from rumormill.protocols.pulsarcast.format.readable import readable_view
 from rumormill.protocols.pulsarcast.format.rpc import Rpc, decode_rpc
+from rumormill.protocols.pulsarcast.history.graph import in_order
 from rumormill.protocols.pulsarcast.peer import PulsarcastPeer
+from rumormill.protocols.pulsarcast.tree.sub_topics import announced, version_of
 from rumormill.protocols.registry import ProtocolSpec, QuerySpec, TopicMaking
 
 
@@ -46,6 +51,11 @@ def _creation(name: str, options: TopicOptions) -> CreateTopic:
 def _topic_of(result: object) -> Topic:
     assert isinstance(result, TopicDescriptor)
     return cids.text(result.cid)
+
+
+def _versions(result: object) -> list[TopicVersion]:
+    assert isinstance(result, list)
+    return [version_of(each) for each in result]
 
 
 def _fetched(result: object) -> FetchedHistory:
@@ -74,8 +84,14 @@ SPEC = ProtocolSpec(
     topics=TopicMaking(
         command=_creation,
         topic_of=_topic_of,
+        event_id=event_cid_of,
+        in_order=in_order,
         entered=lambda topic: SubscribeTo(topic=topic),
         describe=lambda topic: DescribeTopic(topic=topic),
+        tree=lambda topic: BrowseTree(topic=topic),
+        versions=lambda topic: ListVersions(topic=topic),
+        listed=_versions,
+        announced=announced,
         readable=readable_view,
         fetch=lambda event: FetchEvent(event=event),
         fetch_history=lambda topic, start, since, most: ReadHistory(

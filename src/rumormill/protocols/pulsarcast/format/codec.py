@@ -14,8 +14,9 @@ another history. So they are exactly the original's:
 - an event has an author, a topic link, a payload (which may be empty), a parent link (which may be
   empty) and metadata with a date and a version; its publisher may be absent;
 - an UPDATE names its topic;
-- a topic in protobuf is never accepted: its author cannot be read back. Topics travel as dag-cbor;
-  their protobuf form is shown to people who look into an RPC, and refused by every machine.
+- a topic in protobuf, which NEW_TOPIC brings, is never accepted there: the original cannot read its
+  author, which shares a field with the parent, and writes no lists of peers. We accept it if
+  nothing of it is lost (`topic_fault`). Topics travel as dag-cbor; nobody sends them so.
 
 A date is any that `dates.normal` accepts, and it is the rewritten date that is hashed. Whether the
 payload suits the operation is not looked at there (one such message stops the original); here
@@ -39,10 +40,13 @@ from rumormill.protocols.pulsarcast.config import DEFAULT_LIMITS, RpcLimits
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format import dates
 from rumormill.protocols.pulsarcast.format.descriptors import (
+    MAX_EXTRA_BYTES,
     EventDescriptor,
     EventLinking,
+    EventMetadata,
     Metadata,
     TopicDescriptor,
+    check_extra,
 )
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent
 from rumormill.wire.fields import UNBOUNDED, Field, Nested, Number, Octets, Text
@@ -95,6 +99,13 @@ def metadata_field(number: int, limits: RpcLimits) -> Octets:
     return Octets(number, UNBOUNDED, read=schema.decode, write=schema.encode, optional=True)
 
 
+def _event_metadata_field(limits: RpcLimits) -> Octets:
+    """The same of an event, with what else its metadata has."""
+    extra = Octets(100, MAX_EXTRA_BYTES, too_long="metadata-too-long")
+    schema = lenient(EventMetadata, {**_metadata_fields(limits), "extra": extra}, limits)
+    return Octets(6, UNBOUNDED, read=schema.decode, write=schema.encode, optional=True)
+
+
 # Events.
 
 
@@ -105,7 +116,7 @@ def _event_fields(limits: RpcLimits) -> dict[str, Field]:
         _PAYLOAD: Octets(3, limits.payload_bytes, optional=True),
         "event.publisher": Octets(4, limits.peer_id_bytes, optional=True),
         "event.parent_link": _link_field(5, limits),
-        "event.metadata": metadata_field(6, limits),
+        "event.metadata": _event_metadata_field(limits),
         "publisher_signature": Octets(100, limits.signature_bytes),
         "publisher_key": Octets(101, limits.key_bytes),
         "author_signature": Octets(102, limits.signature_bytes),
@@ -119,7 +130,7 @@ def _judged(
     payload: bytes | None,
     publisher: bytes | None,
     parent: bytes | None,
-    metadata: Metadata | None,
+    metadata: EventMetadata | None,
     *signatures: *tuple[bytes, bytes, bytes, bytes],
 ) -> tuple[SignedEvent | str, bool]:
     """An event, or the rule that it breaks; and whether its date is written as it is hashed.
@@ -143,7 +154,15 @@ def _judged(
         return "event-without-version", False
     if not cids.is_cid(topic) or (parent and not cids.is_cid(parent)):
         return "bad-cid", False
-    event = EventDescriptor(topic, author, payload, created, publisher, parent or None, version)
+    extra = metadata.extra
+    if extra:
+        try:
+            check_extra(extra)
+        except DecodeError:
+            return "event-bad-metadata", False
+    event = EventDescriptor(
+        topic, author, payload, created, publisher, parent or None, version, extra
+    )
     return SignedEvent(event, *signatures), created == metadata.created
 
 
@@ -228,14 +247,18 @@ def read_back(events: Iterable[Event]) -> list[SignedEvent]:
 
 
 # A topic in protobuf, which the original writes and cannot read: author and parent share a field
-# number, and the lists of peers are lost.
+# number, and it loses the lists of peers. One that is written as the thesis has it loses nothing.
 
 
 class _Switch(msgspec.Struct):
-    """Whether there is a list of peers; who is in it does not count."""
+    """Whether there is a list of peers, and who is in it."""
 
     enabled: bool
     publishers: tuple[bytes, ...] = ()
+
+    @property
+    def listed(self) -> tuple[bytes, ...] | None:
+        return self.publishers if self.enabled else None
 
 
 class _TopicMetadata(msgspec.Struct):
@@ -318,8 +341,21 @@ def read_topic_message(data: bytes, limits: RpcLimits) -> TopicDescriptor:
         metadata.created,
         _link(limits).decode(parent) or None,
         {each.name: each.topic or b"" for each in read.sub_topics},
-        () if metadata.allowed_publishers.enabled else None,
-        () if metadata.request_to_publish.enabled else None,
+        metadata.allowed_publishers.listed,
+        metadata.request_to_publish.listed,
         EventLinking.CUSTOM if custom else EventLinking.LAST_SEEN,
         metadata.protocol_version,
     )
+
+
+def topic_fault(topic: TopicDescriptor) -> str | None:
+    """Why a topic that came in protobuf is none, or not all of it; else None.
+
+    A list of publishers with nobody in it is one that its writer has lost.
+    """
+    links = [*topic.sub_topics.values(), *([] if topic.parent is None else [topic.parent])]
+    if not topic.author or topic.allowed_publishers == ():
+        return "topic-in-protobuf"
+    if dates.normal(topic.created) != topic.created or not topic.protocol_version:
+        return "topic-bad-metadata"
+    return None if all(map(cids.is_cid, links)) else "bad-cid"

@@ -8,6 +8,10 @@ hashed can be lost or reinterpreted on the way.
 Keys are written out in their canonical order (by length, then by bytes): `#`, name, author, parent,
 metadata for a topic; topic, author, parent, payload, metadata, publisher for an event. An absent
 link is an empty map. Peer ids are opaque bytes.
+
+Metadata may have fields that we do not know: they are kept, hashed and passed on as they are
+(`extra`). The version says whether what we do know means what we think: another first number of it
+is another protocol (`is_foreign`), whose descriptors can be looked at and are not acted upon.
 """
 
 from abc import abstractmethod
@@ -45,6 +49,10 @@ MAX_VERSION_BYTES: Final = 128
 """Our choice: the only version there is has 17."""
 
 
+MAX_EXTRA_BYTES: Final = 4096
+"""Our choice, for the metadata of an event that we do not know: it comes with every event."""
+
+
 class EventLinking(IntEnum):
     """How an event gets its parent link."""
 
@@ -68,6 +76,12 @@ class Metadata(msgspec.Struct, frozen=True, rename="camel"):
 
     created: str
     protocol_version: str
+
+
+class EventMetadata(Metadata, frozen=True, rename="camel"):
+    """Those of an event, and what else it has (`EventDescriptor.extra`)."""
+
+    extra: bytes = b""
 
 
 class _Descriptor(msgspec.Struct, eq=False, kw_only=True):
@@ -110,6 +124,8 @@ class TopicDescriptor(_Descriptor, eq=False):
     request_to_publish: tuple[bytes, ...] | None = ()
     event_linking: EventLinking = EventLinking.LAST_SEEN
     protocol_version: str = PROTOCOL
+    extra: bytes = b""
+    """Metadata that we do not know, as a map in dag-cbor; no bytes where there is none."""
     cached_dag: bytes = b""
 
     def dag(self) -> bytes:
@@ -127,6 +143,7 @@ class TopicDescriptor(_Descriptor, eq=False):
                     "protocolVersion": self.protocol_version,
                     "requestToPublish": _peer_list(self.request_to_publish),
                     "allowedPublishers": _peer_list(self.allowed_publishers),
+                    **_others(self.extra),
                 },
             }
             self.cached_dag = dag_cbor.encode(value)
@@ -158,11 +175,13 @@ class EventDescriptor(_Descriptor, eq=False, gc=False):
     publisher: bytes | None = None
     parent: bytes | None = None
     protocol_version: str = PROTOCOL
+    extra: bytes = b""
+    """As a topic's."""
 
     def dag(self) -> bytes:
         """The dag-cbor bytes. They hold the payload, so they are made anew each time; and every
         event that arrives is hashed, so they are put together by hand."""
-        payload, created, version = self.payload, self.created.encode(), self.protocol_version
+        payload = self.payload
         return b"".join(
             (
                 _EVENT_HEAD,
@@ -175,19 +194,24 @@ class EventDescriptor(_Descriptor, eq=False, gc=False):
                 _PAYLOAD,
                 dag_cbor.head(2, len(payload)),
                 payload,
-                _EVENT_METADATA,
-                dag_cbor.head(3, len(created)),
-                created,
-                _USUAL_VERSION if version == PROTOCOL else _VERSION + dag_cbor.text(version),
+                self._metadata_dag(),
                 _PUBLISHER,
                 _NULL if self.publisher is None else dag_cbor.octets(self.publisher),
             )
         )
 
+    def _metadata_dag(self) -> bytes:
+        created, version = self.created.encode(), self.protocol_version
+        if self.extra:
+            known = {"created": self.created, "protocolVersion": version}
+            return dag_cbor.text("metadata") + dag_cbor.encode({**known, **_others(self.extra)})
+        usual = _USUAL_VERSION if version == PROTOCOL else _VERSION + dag_cbor.text(version)
+        return _EVENT_METADATA + dag_cbor.head(3, len(created)) + created + usual
+
     @property
-    def metadata(self) -> Metadata:
-        """The date and the version."""
-        return Metadata(self.created, self.protocol_version)
+    def metadata(self) -> EventMetadata:
+        """The date, the version, and what else there is."""
+        return EventMetadata(self.created, self.protocol_version, self.extra)
 
     @property
     def parent_link(self) -> bytes:
@@ -210,6 +234,12 @@ def meta_topic(name: str, author: bytes, created: str) -> TopicDescriptor:
 
 def _peer_list(peers: tuple[bytes, ...] | None) -> dict[str, Value]:
     return {"peers": peers or (), "enabled": peers is not None}
+
+
+def _others(extra: bytes) -> dict[str, Value]:
+    found = dag_cbor.decode(extra) if extra else {}
+    assert isinstance(found, dict)
+    return found
 
 
 # Reading.
@@ -257,9 +287,33 @@ def _converted(value: Value, kind: type[_Kind], what: str) -> _Kind:
         raise DecodeError("bad-descriptor", str(error)) from None
 
 
+def _extra_of(value: Value, kind: type[msgspec.Struct]) -> bytes:
+    """The metadata of a descriptor that we do not know."""
+    metadata = value.get("metadata") if isinstance(value, dict) else None
+    known = [field.encode_name for field in msgspec.structs.fields(kind)]
+    found = metadata.items() if isinstance(metadata, dict) else ()
+    extra = {name: each for name, each in found if name not in known}
+    return dag_cbor.encode(extra) if extra else b""
+
+
+def check_extra(extra: bytes, *, of_topic: bool = False) -> bytes:
+    """Return the unknown metadata of an event or a topic; `DecodeError` where it is none."""
+    if len(extra) > MAX_EXTRA_BYTES:
+        raise DecodeError("bad-metadata", f"more than {MAX_EXTRA_BYTES} bytes of other metadata")
+    value = dag_cbor.decode(extra) if extra else None
+    kind = _TopicMetadata if of_topic else Metadata
+    known = [field.encode_name for field in msgspec.structs.fields(kind)]
+    if value is not None and (
+        not value or not isinstance(value, dict) or any(name in value for name in known)
+    ):
+        raise DecodeError("bad-metadata", "other metadata is a map without what is known")
+    return extra
+
+
 def read_topic(data: bytes) -> TopicDescriptor:
     """Read a topic descriptor from its dag-cbor bytes."""
-    read = _converted(dag_cbor.decode(data, max_bytes=MAX_TOPIC_BYTES), _Topic, "a topic")
+    value = dag_cbor.decode(data, max_bytes=MAX_TOPIC_BYTES)
+    read = _converted(value, _Topic, "a topic")
     metadata = read.metadata
     named = {name: cids.check(link.cid) for name, link in read.sub_topics.items()}
     topic = TopicDescriptor(
@@ -272,6 +326,7 @@ def read_topic(data: bytes) -> TopicDescriptor:
         metadata.request_to_publish.listed,
         metadata.event_linking,
         _version(metadata.protocol_version),
+        _extra_of(value, _TopicMetadata),
     )
     if topic.dag() != data:
         raise DecodeError("bad-descriptor", "a topic with something in it that is not a topic's")
@@ -280,7 +335,8 @@ def read_topic(data: bytes) -> TopicDescriptor:
 
 def read_event(data: bytes) -> EventDescriptor:
     """Read an event descriptor from its dag-cbor bytes."""
-    read = _converted(dag_cbor.decode(data, max_bytes=MAX_EVENT_BYTES), _Event, "an event")
+    value = dag_cbor.decode(data, max_bytes=MAX_EVENT_BYTES)
+    read = _converted(value, _Event, "an event")
     event = EventDescriptor(
         cids.check(read.topic.cid),
         read.author,
@@ -289,6 +345,7 @@ def read_event(data: bytes) -> EventDescriptor:
         read.publisher,
         _optional_cid(read.parent),
         _version(read.metadata.protocol_version),
+        check_extra(_extra_of(value, Metadata)),
     )
     if event.dag() != data:
         raise DecodeError("bad-descriptor", "an event with something in it that is not an event's")
@@ -313,6 +370,13 @@ def _version(version: str) -> str:
     if not 0 < len(version.encode()) <= MAX_VERSION_BYTES:
         raise DecodeError("bad-descriptor", f"a version of 1 to {MAX_VERSION_BYTES} bytes")
     return version
+
+
+def is_foreign(version: str) -> bool:
+    """Whether a version is that of another protocol: a change of its first number breaks."""
+    name, _, number = version.rpartition("/")
+    major = number.split(".")[0]
+    return version != PROTOCOL and name == "/pulsarcast" and major.isdecimal() and int(major) != 1
 
 
 def javascript_order(items: Iterable[tuple[str, bytes]]) -> dict[str, bytes]:

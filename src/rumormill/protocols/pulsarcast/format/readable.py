@@ -3,7 +3,8 @@
 Descriptors have the JSON of the original's `getReadableFormat`: peer ids and CIDs are texts, an
 absent link is null, a list of peers is a list or false (for requests: true where everybody may
 ask), and the payload of an event, which the original leaves out, is `payload_hex`. What is left out
-of the metadata has the original's default, except for the date.
+of the metadata has the original's default, except for the date. Metadata that we do not know is
+`extra_hex`, a map in dag-cbor.
 
 Each message of an RPC has its operation by name, its date, and what it is about: `topicId`, `event`
 (the readable event with its payload and signatures), `topic` or `peerTree`. A message that a
@@ -47,6 +48,7 @@ _TOPIC_METADATA: Final = (
     "allowedPublishers",
     "requestToPublish",
     "eventLinking",
+    "extra_hex",
 )
 _EVENT_KEYS: Final = (
     "topicCID",
@@ -58,7 +60,7 @@ _EVENT_KEYS: Final = (
     "isPublished",
     "metadata",
 )
-_EVENT_METADATA: Final = ("protocolVersion", "created")
+_EVENT_METADATA: Final = ("protocolVersion", "created", "extra_hex")
 
 
 def topic_from_readable(written: object) -> TopicDescriptor:
@@ -80,6 +82,7 @@ def topic_from_readable(written: object) -> TopicDescriptor:
         _peers(metadata, "requestToPublish", everybody=True),
         _linking(metadata.get("eventLinking", "LAST_SEEN")),
         _version(metadata),
+        _extra(metadata, of_topic=True),
     )
 
 
@@ -102,6 +105,7 @@ def event_from_readable(written: object) -> EventDescriptor:
         None if publisher is None else peer_of(publisher, "publisher"),
         _optional_cid(fields.get("parent"), "parent"),
         _version(metadata),
+        _extra(metadata),
     )
 
 
@@ -120,6 +124,7 @@ def readable_topic(topic: TopicDescriptor) -> dict[str, Any]:
             "allowedPublishers": allowed is not None and list(map(base58.encode, allowed)),
             "requestToPublish": list(map(base58.encode, request)) if request else request == (),
             "eventLinking": EventLinking(topic.event_linking).name,
+            **_readable_extra(topic.extra),
         },
     }
 
@@ -155,8 +160,25 @@ def readable_event(event: EventDescriptor) -> dict[str, Any]:
         "publisher": None if publisher is None else base58.encode(publisher),
         "parent": optional_text(event.parent),
         "isPublished": publisher is not None,
-        "metadata": {"protocolVersion": event.protocol_version, "created": event.created},
+        "metadata": {
+            "protocolVersion": event.protocol_version,
+            "created": event.created,
+            **_readable_extra(event.extra),
+        },
     }
+
+
+def _readable_extra(extra: bytes) -> dict[str, str]:
+    return {"extra_hex": extra.hex()} if extra else {}
+
+
+def _extra(metadata: Mapping[str, object], *, of_topic: bool = False) -> bytes:
+    """The metadata that we do not know, as a map in dag-cbor."""
+    try:
+        extra = hex_bytes(metadata.get("extra_hex", ""), "metadata.extra_hex")
+        return descriptors.check_extra(extra, of_topic=of_topic)
+    except DecodeError as error:
+        raise LocalError(f"metadata.extra_hex: {error.detail}") from None
 
 
 def hex_bytes(written: object, key: str) -> bytes:

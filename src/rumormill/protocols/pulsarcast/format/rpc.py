@@ -78,9 +78,10 @@ _PAYLOADS: Final[dict[int, type]] = {
     Operation.PUBLISH_EVENT: SignedEvent,
     Operation.JOIN_TOPIC: bytes,
     Operation.LEAVE_TOPIC: bytes,
+    Operation.NEW_TOPIC: TopicDescriptor,
     Operation.REQUEST_TO_PUBLISH: SignedEvent,
 }
-"""What an operation is about; a topic, which NEW_TOPIC would bring, nobody can read."""
+"""What an operation is about."""
 
 
 class RpcMessage(msgspec.Struct, gc=False):
@@ -118,7 +119,7 @@ class RpcMessage(msgspec.Struct, gc=False):
     def misplaced(self) -> bool:
         """Whether the operation came without the payload that it is about."""
         kind = _PAYLOADS.get(self.op)
-        return self.op == Operation.NEW_TOPIC if kind is None else type(self.payload) is not kind
+        return kind is not None and type(self.payload) is not kind
 
 
 class Refused(msgspec.Struct, frozen=True, gc=False):
@@ -282,6 +283,8 @@ def _message_fields(limits: RpcLimits) -> dict[str, Field]:
     }
 
 
+TOPIC_IN_PROTOBUF: Final = "topic-in-protobuf"
+
 _Judged: TypeAlias = tuple[RpcMessage, str | None]
 """A message, and the rule that it breaks."""
 
@@ -306,7 +309,7 @@ def _judged(
     elif payload is None:
         fault = "no-payload"
     elif isinstance(payload, TopicDescriptor):
-        fault = "topic-in-protobuf"
+        fault = TOPIC_IN_PROTOBUF
     return RpcMessage(op, created, found, version, elsewhere), fault
 
 
@@ -344,8 +347,9 @@ def decode_rpc(data: bytes, limits: RpcLimits = DEFAULT_LIMITS) -> Rpc:
     """Read an RPC."""
     left_out: LeftOut = {}
     messages, additions = _schema(limits).decode(data, left_out)
-    sound = tuple([message for message, fault in messages if fault is None])
-    refused = [Refused(fault, message.op) for message, fault in messages if fault is not None]
+    judged = [(message, _new_topic_fault(message, fault)) for message, fault in messages]
+    sound = tuple([message for message, fault in judged if fault is None])
+    refused = [Refused(fault, message.op) for message, fault in judged if fault is not None]
     for reason, count in left_out.items():
         refused += [Refused(reason)] * count
     rpc = Rpc(sound, additions, tuple(refused))
@@ -354,6 +358,16 @@ def decode_rpc(data: bytes, limits: RpcLimits = DEFAULT_LIMITS) -> Rpc:
     return rpc
 
 
+def _new_topic_fault(message: RpcMessage, fault: str | None) -> str | None:
+    """What is wrong with a message by our own rule, by which a new topic may come in protobuf."""
+    topic = message.payload
+    if fault == TOPIC_IN_PROTOBUF and message.op == Operation.NEW_TOPIC:
+        assert isinstance(topic, TopicDescriptor)
+        return codec.topic_fault(topic)
+    return fault
+
+
 def read_messages(data: bytes, limits: RpcLimits = DEFAULT_LIMITS) -> tuple[_Judged, ...]:
-    """Read the messages of an RPC, each with what is wrong with it: for people to look at."""
+    """Read the messages of an RPC, each with what is wrong with it by the original's rules: for
+    people to look at."""
     return _schema(limits).decode(data)[0]

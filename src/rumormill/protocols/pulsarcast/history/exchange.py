@@ -102,7 +102,8 @@ class MissingParents:
         above = branch.parent is not None and not self._context.is_original(branch.parent)
         if cid in self._fetcher or cid in self._noted or (feed.catching_up and above):
             return  # it is on its way already, alone or with all others
-        if feed.hold is not None or peer == self._context.id:
+        if feed.ordered or peer == self._context.id or len(feed.timeline) == 1:
+            # Of a first event the parent is probably older than our subscription.
             self.fetch(feed, cid, peer, now, effects)
         elif len(self._noted) < self._context.config.max_fetches:
             self._noted[cid] = (feed.topic, peer)
@@ -132,7 +133,7 @@ class MissingParents:
         for each in sources:
             self.expect(topic, each, now)
         # Elsewhere most of what lies before the event is here already.
-        batch = self._context.config.fetch_batch if chain and feed.hold is not None else 0
+        batch = self._context.config.fetch_batch if chain and feed.ordered else 0
         return self._fetcher.seek(
             cid, topic, sources, MissingParent(), now, effects, ancestors=batch, known=feed.tip
         )

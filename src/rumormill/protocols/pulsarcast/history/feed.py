@@ -4,8 +4,8 @@ A feed is open exactly as long as the peer stands in the topic's tree; what has 
 in the log, from which a feed is read, piece by piece, before it opens. Besides the timeline of what
 is known (`timeline`) two things make it up:
 
-- `HoldBack`, for topics in which only the author publishes and promises one single chain: events
-  whose parent has not been delivered yet wait until it is.
+- `HoldBack`: events whose parent is not in the log yet wait until it is, so that the log has every
+  event behind the one that it links to.
 - `Feed` itself, with the last events as they were signed, since when events concern us, and where
   we are asked to publish, which requests have become events.
 
@@ -64,12 +64,12 @@ def unread_of(ids: tuple[bytes, ...], loaded: Loaded) -> tuple[bytes, ...]:
 
 
 class HoldBack:
-    """The events of one ordered topic that wait for an ancestor; the log gets them in order.
+    """The events of one topic that wait for an ancestor; the log gets them in order.
 
-    Every event links to the one before it, so the order is written into the events themselves.
-    Nothing is held for ever: when a parent cannot be had within a given time, the chain goes on
-    without it, and should it turn up after all it is kept but not delivered, since what follows it
-    has been.
+    Every event links to one before it, so the order is written into the events themselves. Nothing
+    is held for ever: when a parent cannot be had within a given time, those behind it go on without
+    it. Should it turn up after all, it is delivered late; in an ordered topic, which promises one
+    chain, it is kept but not delivered, since what follows it has been.
     """
 
     def __init__(self, limit: int) -> None:
@@ -109,18 +109,17 @@ class HoldBack:
                 settled.append(signed.cid)
         return ready
 
-    def oldest(self) -> float | None:
-        """Since when the longest waiting event has been waiting for an ancestor nobody has."""
-        times = [since for parent, since in self._since.items() if parent not in self.held]
-        return min(times, default=None)
-
-    def give_up(self, before: float) -> list[bytes]:
-        """Overtake the ancestors that have been missing since before a time; return their ids."""
-        missing = [
+    def missing(self, before: float) -> list[bytes]:
+        """The ancestors that have been missing since before a time."""
+        return [
             parent
             for parent, since in self._since.items()
             if since <= before and parent not in self.held
         ]
+
+    def give_up(self, before: float) -> list[bytes]:
+        """Overtake the ancestors that have been missing since before a time; return their ids."""
+        missing = self.missing(before)
         for parent in missing:
             if len(self.overtaken) >= self._limit:
                 del self.overtaken[next(iter(self.overtaken))]
@@ -162,14 +161,15 @@ class Feed:
         self.synced = now
         """Up to which date our parent and we have agreed on what there is."""
         self.last: bytes | None = None
-        """The event that was seen last."""
+        """The event that was seen last: of those in the log, not of those that wait."""
         self.appended: bytes | None = None
         """The event of ours that came after it and is on its way to the disk."""
         self.tip: bytes | None = None
         """The event of an ordered topic that was delivered last."""
-        self.hold: HoldBack | None = None
-        if is_ordered(descriptor):
-            self.hold = HoldBack(config.hold_limit)
+        self.ordered = is_ordered(descriptor)
+        self.hold = HoldBack(config.hold_limit)
+        self.patience = config.hold_timeout if self.ordered else config.link_timeout
+        """How long events wait for an ancestor."""
         allowed = descriptor.allowed_publishers
         self.allowed = None if allowed is None else dict.fromkeys(allowed)
         self._granted: dict[bytes, bytes] = {}
@@ -216,7 +216,7 @@ class Feed:
             self.synced = min(self.synced, self._newest)
             self.horizon = self.cover = min(self.horizon, self._oldest)
             self.passed_on = min(self.passed_on, self._newest if self._whole else self._oldest)
-            self.tip = None if self.hold is None else self.last
+            self.tip = self.last if self.ordered else None
         if self._whole:
             self.want_all()
 
@@ -230,14 +230,11 @@ class Feed:
         """Our parent and we have the same events up to a date."""
         self.synced, self.catching_up = max(self.synced, end), False
 
-    def add(self, signed: SignedEvent, date: int, *, live: bool) -> bool:
-        """Remember an event; false when it is known or too old to be judged."""
+    def add(self, signed: SignedEvent, date: int) -> None:
+        """Remember an event."""
         cid = signed.cid
-        last = self.last
         if not self.timeline.add(cid, date):
-            return False
-        if live or last is None or date > self.timeline.dates.get(last, 0):
-            self.last = cid
+            return
         if self._most_granted and signed.event.author != self._own:
             self._note_request(signed)
         recent = self.recent
@@ -245,7 +242,16 @@ class Feed:
         if len(recent) > _RECENT:
             for old in list(islice(recent, _RECENT // 8)):
                 del recent[old]
-        return True
+
+    def see(self, cid: bytes, *, live: bool) -> None:
+        """An event that is remembered goes into the log: what we publish next may follow it."""
+        dates, last = self.timeline.dates, self.last
+        if live or last is None or dates.get(cid, 0) > dates.get(last, 0):
+            self.last = cid
+
+    def is_settled(self, cid: bytes) -> bool:
+        """Whether an event is known and waits for nothing."""
+        return cid in self.timeline.dates and cid not in self.hold.held
 
     def lose(self, cid: bytes) -> None:
         """An event could not be stored: it is not known, and there is something to be compared."""
@@ -274,15 +280,12 @@ class Feed:
 
     def in_memory(self) -> list[SignedEvent]:
         """The last events, and those that wait for their turn and are not in the log yet."""
-        held = [] if self.hold is None else [self.hold.get(cid) for cid in self.hold.held]
+        held = [self.hold.get(cid) for cid in self.hold.held]
         return [*self.recent.values(), *(signed for signed in held if signed is not None)]
 
     def at_hand(self, cid: bytes) -> SignedEvent | None:
         """An event as it was signed, if it need not be read from the log."""
-        signed = self.recent.get(cid)
-        if signed is None and self.hold is not None:
-            signed = self.hold.get(cid)
-        return signed
+        return self.recent.get(cid) or self.hold.get(cid)
 
 
 def is_ordered(descriptor: TopicDescriptor) -> bool:

@@ -11,7 +11,7 @@ one peer publishes and links to what it saw last, that is one chain and the orde
 
 import heapq
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -131,6 +131,15 @@ class EventGraph:
             for child in children.get(cid, ()):
                 heapq.heappush(waiting, (created[child], child))
         return found
+
+
+def in_order(events: Iterable[Event]) -> list[Event]:
+    """Events in the order of a history, which does not depend on the order that they come in."""
+    graph, kept = EventGraph(), {}
+    for event in events:
+        graph.add_event(event)
+        kept[event.id] = event
+    return [kept[cid] for cid in graph.order()]
 
 
 def not_permitted(topic: TopicDescriptor, event: EventDescriptor) -> str | None:

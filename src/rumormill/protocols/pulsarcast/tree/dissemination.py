@@ -9,8 +9,8 @@ to blame.
 
 Forwarding waits for nothing: whoever published the event has it on disk, and the DHT gets its copy
 afterwards, from the publisher alone; whether that works changes nothing for the subscribers.
-Delivery waits where a topic promises one chain: an event whose parent has not been delivered is
-held back, and goes into the log when its turn comes, so that the log's order is the chain's.
+Delivery waits: an event whose parent is not in the log is held back, and goes there when its turn
+comes, so that a subscriber has every event behind the one that it links to.
 
 Nobody hears of an event of ours that a crash could take back: it is linked, signed and appended to
 the log, and goes into the tree when the log says that it is stored. When it cannot be stored it has
@@ -31,12 +31,18 @@ from rumormill.core.errors import LocalError
 from rumormill.core.ids import MessageId, PeerId
 from rumormill.core.inputs import Loaded, Validated, Verdict
 from rumormill.protocols.pulsarcast import reasons
-from rumormill.protocols.pulsarcast.context import GRAVE, BlockFound, Context, HoldTimer
+from rumormill.protocols.pulsarcast.context import (
+    GRAVE,
+    BlockFound,
+    Context,
+    HoldTimer,
+    ParentSettled,
+)
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format import rpc
 from rumormill.protocols.pulsarcast.format.codec import encode_signatures, read_back
 from rumormill.protocols.pulsarcast.format.dates import date_of
-from rumormill.protocols.pulsarcast.format.descriptors import EventLinking
+from rumormill.protocols.pulsarcast.format.descriptors import EventLinking, is_foreign
 from rumormill.protocols.pulsarcast.format.rpc import Rpc
 from rumormill.protocols.pulsarcast.format.signing import UNSIGNED, SignedEvent, fault_of
 from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher
@@ -167,6 +173,8 @@ class Dissemination:
             return reasons.FUTURE_DATE
         if len(signed.event.payload) > config.limits.payload_bytes:
             return reasons.TOO_LARGE
+        if is_foreign(signed.event.protocol_version):
+            return reasons.OTHER_VERSION
         return fault_of(signed, self._context.identity, required=config.require_signatures)
 
     def _on_verdict(
@@ -203,15 +211,16 @@ class Dissemination:
         date = date_of(signed.event.created)
         known = feed.timeline.dates
         parent = signed.event.parent
-        feed.add(signed, date, live=live)
-        if live:
-            feed.appended = None  # what we publish next follows this one
+        feed.add(signed, date)
         if feed.subscribed and (live or date >= feed.horizon):
             self._deliver_or_hold(feed, peer, signed, now, effects)
         else:
             effects.append(Append(core_event(signed), if_lost=signed))
-            if feed.hold is not None and feed.subscribed:
-                self._release(feed, signed.cid, peer, effects)
+            self._release(feed, signed.cid, peer, now, effects)
+        if signed.cid not in feed.hold.held:
+            feed.see(signed.cid, live=live)
+            if live:
+                feed.appended = None  # what we publish next follows this one
         if live or date >= feed.passed_on:
             self._forward(feed, peer, signed, message, now, effects)
             if parent is not None and parent not in known and feed.subscribed:
@@ -283,53 +292,50 @@ class Dissemination:
 
     def _delivered(self, feed: Feed, peer: PeerId, signed: SignedEvent, effects: Effects) -> None:
         effects.append(trace.DeliverMessage(signed.cid, feed.text, peer))
-        if feed.hold is not None:
+        if feed.ordered:
             feed.tip = signed.cid
-        self._topics.hear(feed.descriptor, signed.event.payload, effects)
+        event = signed.event
+        self._topics.hear(feed.descriptor, event.author, event.payload, effects)
 
     def _deliver_or_hold(
         self, feed: Feed, peer: PeerId, signed: SignedEvent, now: float, effects: Effects
     ) -> None:
-        hold = feed.hold
-        if hold is None:
-            self._deliver(feed, peer, signed, effects)
-            return
-        cid, parent = signed.cid, signed.event.parent
-        if cid in hold.overtaken:
-            del hold.overtaken[cid]
+        hold, cid, parent = feed.hold, signed.cid, signed.event.parent
+        if hold.overtaken.pop(cid, cid) is None and feed.ordered:
             effects.append(Append(core_event(signed), if_lost=signed))
             effects.append(trace.RejectMessage(cid, peer, reasons.OVERTAKEN, feed.text))
-            return
-        settled = parent is None or (parent in feed.timeline.dates and parent not in hold.held)
-        if settled or parent in hold.overtaken or hold.full:
+        elif parent is None or feed.is_settled(parent) or parent in hold.overtaken or hold.full:
             self._deliver(feed, peer, signed, effects)
-            self._release(feed, cid, peer, effects)
-            return
-        assert parent is not None
-        if not hold.held:
-            effects.append(SetTimer(HoldTimer(feed.topic), now + self._context.config.hold_timeout))
-        hold.hold(parent, signed, now)
+            self._release(feed, cid, peer, now, effects)
+        else:
+            if not hold.held:
+                effects.append(SetTimer(HoldTimer(feed.topic), now + feed.patience / 2))
+            hold.hold(parent, signed, now)
 
-    def _release(self, feed: Feed, cid: bytes, peer: PeerId, effects: Effects) -> None:
-        """An event of an ordered topic is settled: what waited for it goes into the log."""
-        if feed.hold is not None and feed.hold.held:
-            for signed in feed.hold.release(cid):
-                if feed.subscribed:
-                    self._deliver(feed, peer, signed, effects)
-                else:
-                    effects.append(Append(core_event(signed), if_lost=signed))
+    def _release(self, feed: Feed, cid: bytes, peer: PeerId, now: float, effects: Effects) -> None:
+        """An event is settled: what waited for it goes into the log, or is published."""
+        released = feed.hold.release(cid) if feed.hold.held else []
+        for signed in released:
+            if feed.subscribed:
+                self._deliver(feed, peer, signed, effects)
+            else:
+                effects.append(Append(core_event(signed), if_lost=signed))
+            feed.see(signed.cid, live=False)
+        for settled in (cid, *[signed.cid for signed in released]):
+            if self._context.operations.awaits(ParentSettled, settled):
+                self._context.operations.tell(ParentSettled(settled), now, effects)
 
     def on_hold_timer(self, topic: bytes, now: float, effects: Effects) -> None:
-        """Events have waited long enough for an ancestor: go on without it."""
-        feed = self._feeds.open.get(topic)
-        if feed is None or feed.hold is None:
+        """Events have waited for an ancestor: ask for it once more, or go on without it."""
+        feed, own = self._feeds.open.get(topic), self._context.id
+        if feed is None:
             return
-        timeout = self._context.config.hold_timeout
-        for missing in feed.hold.give_up(now - timeout):
-            self._release(feed, missing, self._context.id, effects)
-        oldest = feed.hold.oldest()
-        if oldest is not None:
-            effects.append(SetTimer(HoldTimer(topic), oldest + timeout))
+        for missing in feed.hold.give_up(now - feed.patience):
+            self._release(feed, missing, own, now, effects)
+        for missing in feed.hold.missing(now - feed.patience / 2):
+            self.on_missing(feed, missing, own, now, effects)
+        if feed.hold.held:
+            effects.append(SetTimer(HoldTimer(topic), now + feed.patience / 2))
 
     # What arises here.
 
@@ -361,7 +367,8 @@ class Dissemination:
         signed, reached = own.signed, 0
         feed = self.forget(own)
         if feed is not None:
-            feed.add(signed, date_of(signed.event.created), live=True)
+            feed.add(signed, date_of(signed.event.created))
+            feed.see(signed.cid, live=True)
             effects.append(trace.PublishMessage(signed.cid, feed.text))
             if own.given:
                 # What another asked us to publish came from him, as far as our application goes.

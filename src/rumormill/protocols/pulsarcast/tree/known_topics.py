@@ -28,7 +28,11 @@ from rumormill.protocols.pulsarcast.context import GRAVE, BlockFound, Context, L
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format import dates
 from rumormill.protocols.pulsarcast.format.additions import Block
-from rumormill.protocols.pulsarcast.format.descriptors import TopicDescriptor, read_topic
+from rumormill.protocols.pulsarcast.format.descriptors import (
+    TopicDescriptor,
+    is_foreign,
+    read_topic,
+)
 from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher
 
 _MORE_LOOKS: Final = 3
@@ -167,26 +171,45 @@ class KnownTopics:
     def add(self, descriptor: TopicDescriptor) -> None:
         """Put a descriptor in; the oldest that is not in use makes room."""
         cid = descriptor.cid
-        if cid in self._known:
-            return
-        config = self._context.config
-        if len(self._known) >= config.max_descriptors + config.max_topics:
-            old = next((each for each in self._known if each not in self._in_use), None)
-            if old is not None:
-                self._forget(old)
-        self._known[cid] = descriptor
+        if cid not in self._known:
+            config = self._context.config
+            if len(self._known) >= config.max_descriptors + config.max_topics:
+                old = next((each for each in self._known if each not in self._in_use), None)
+                if old is not None:
+                    self._forget(old)
+            self._known[cid] = descriptor
         meta = descriptor.meta
         if meta is not None:
             self._versions.setdefault(meta, {})[cid] = None
 
+    def learn(self, peer: PeerId, descriptor: TopicDescriptor, effects: Effects) -> None:
+        """A peer tells of a topic (NEW_TOPIC): we have it at hand if somebody wants it.
+
+        Nothing makes room for it, and nobody vouches for it: it is no version of another topic
+        until its author says so in the meta topic.
+        """
+        if self._is_foreign(descriptor, peer, effects):
+            return
+        if len(self._known) < self._context.config.max_descriptors:
+            self._known.setdefault(descriptor.cid, descriptor)
+        else:
+            topic = cids.text(descriptor.cid)
+            effects.append(trace.Refuse(peer, reasons.WAITING_FULL, topic))
+
+    def _is_foreign(self, descriptor: TopicDescriptor, peer: PeerId, effects: Effects) -> bool:
+        """Whether a topic is of a protocol that we do not know; that is counted."""
+        foreign = is_foreign(descriptor.protocol_version)
+        if foreign:
+            topic = cids.text(descriptor.cid)
+            effects.append(trace.Refuse(peer, reasons.OTHER_VERSION, topic))
+        return foreign
+
     def _forget(self, cid: bytes) -> None:
         self._kept.pop(cid, None)
         meta = self._known.pop(cid).meta
-        if meta is not None:
-            versions = self._versions[meta]
-            del versions[cid]
-            if not versions:
-                del self._versions[meta]
+        versions = {} if meta is None else self._versions.get(meta, {})
+        if versions.pop(cid, cid) is None and not versions and meta is not None:
+            del self._versions[meta]
 
     def keep(self, descriptor: TopicDescriptor, since: float, effects: Effects) -> None:
         """Put a descriptor in, and into the log, unless that is known to have it since then."""
@@ -203,15 +226,19 @@ class KnownTopics:
         found = [self._known[cid] for cid in known]
         return sorted(found, key=age)
 
-    def hear(self, meta: TopicDescriptor, payload: bytes, effects: Effects) -> None:
-        """An event of a topic was delivered; in a meta topic it may be a version of the topic."""
+    def hear(self, meta: TopicDescriptor, author: PeerId, payload: bytes, effects: Effects) -> None:
+        """An event of a topic was delivered; in a meta topic it may be a version of the topic, if
+        it is by the one whom the version names as its author."""
         if not meta.name.startswith("meta-"):
             return
         try:
             version = read_topic(payload)
         except DecodeError:
             return
-        if version.meta != meta.cid:
+        if version.meta != meta.cid or self._is_foreign(version, author, effects):
+            return
+        if version.author != author:
+            effects.append(trace.Refuse(author, reasons.NOT_ITS_AUTHOR, cids.text(meta.cid)))
             return
         if version.cid in self._known:
             self.keep(version, dates.seconds(version.created), effects)
@@ -295,6 +322,8 @@ class KnownTopics:
         self, _: TopicSearch, news: BlockFound, now: float, effects: Effects
     ) -> None:
         found = news.block if isinstance(news.block, TopicDescriptor) else None
+        if found is not None and self._is_foreign(found, news.source, effects):
+            found = None
         if found is not None:
             self.add(found)
         self._context.operations.tell(TopicFound(news.about, found), now, effects)

@@ -17,6 +17,7 @@ from rumormill.protocols.pulsarcast.context import (
     BranchTimer,
     Context,
     FeedRead,
+    ParentSettled,
     TopicFound,
     TreeEntered,
     WayFound,
@@ -204,7 +205,9 @@ class TreeMembership:
         lost = [*branch.children] if parent is None else [*branch.children, parent]
         effects += [trace.Prune(peer, text) for peer in lost]
         effects.append(CancelTimer(BranchTimer(topic)))
-        self._feeds.open.pop(topic, None)
+        feed = self._feeds.open.pop(topic, None)
+        for held in () if feed is None else feed.hold.held:
+            self._operations.tell(ParentSettled(held), now, effects)
         self._reconciliation.end(topic, now, effects)
         if topic not in self.subscriptions:
             self._operations.tell(WayFound(topic, reasons.NOT_SERVED), now, effects)

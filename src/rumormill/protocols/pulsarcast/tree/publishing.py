@@ -22,6 +22,7 @@ from rumormill.protocols.pulsarcast.context import (
     BlockFound,
     Context,
     EventStored,
+    ParentSettled,
     RequestAnswered,
     TopicFound,
     TreeEntered,
@@ -51,8 +52,7 @@ ON_REQUEST: Final = "published by an allowed publisher at our request"
 class Publication(msgspec.Struct, frozen=True):
     """What the application wants to publish, and who is told how it ended.
 
-    That is a `Publish` with its number, or a command; a command that created a topic gets the topic
-    which this announces.
+    That is a `Publish` with its number, or the command that created the topic which this announces.
     """
 
     topic: bytes
@@ -90,6 +90,7 @@ class Publishing:
             (Publication, TopicFound): self._on_topic,
             (Publication, TreeEntered): self._on_tree,
             (Publication, BlockFound): self._on_parent,
+            (Publication, ParentSettled): self._on_settled,
             (Publication, RequestAnswered): self._on_answer,
             (Unspoken, EventStored): self._on_stored,
         }
@@ -151,7 +152,7 @@ class Publishing:
         if feed is None:
             self._fail(publication, news.error or reasons.NOT_SERVED, effects)
         elif parent is None or parent in feed.timeline:
-            self._compose(feed, publication, now, effects)
+            self._follow(feed, publication, now, effects)
         else:
             sources = self._trees.neighbours(cid)
             if not self._fetcher.seek(parent, cid, sources, publication, now, effects):
@@ -162,8 +163,25 @@ class Publishing:
     ) -> None:
         """The parent that the application names has been found, or has not."""
         feed = self._events.on_found(news, now, effects)
-        if feed is None:
+        if feed is None or news.about not in feed.timeline:
             self._fail(publication, reasons.NO_SUCH_PARENT, effects)
+        else:
+            self._follow(feed, publication, now, effects)
+
+    def _follow(self, feed: Feed, publication: Publication, now: float, effects: Effects) -> None:
+        """Compose the event, behind its parent where that waits for its own."""
+        parent, operations = publication.parent, self._context.operations
+        if parent is None or feed.is_settled(parent):
+            self._compose(feed, publication, now, effects)
+        elif not operations.wait(ParentSettled, parent, publication):
+            self._fail(publication, reasons.WAITING_FULL, effects)
+
+    def _on_settled(
+        self, publication: Publication, news: ParentSettled, now: float, effects: Effects
+    ) -> None:
+        feed = self._feeds.open.get(publication.topic)
+        if feed is None:
+            self._fail(publication, reasons.NOT_SERVED, effects)
         else:
             self._compose(feed, publication, now, effects)
 
@@ -211,5 +229,4 @@ class Publishing:
         if publication.number is not None:
             effects.append(Published(publication.number, event, reached, note))
         elif publication.command is not None:
-            result = publication.announces or cids.text(event.id)
-            effects.append(Outcome(publication.command, result))
+            effects.append(Outcome(publication.command, publication.announces))

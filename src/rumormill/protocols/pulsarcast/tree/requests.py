@@ -170,7 +170,14 @@ class Requests:
                 self._context.refuse(peer, fault, feed.topic, GRAVE, now, effects)
             self._answer(peer, _refusal(signed, fault), effects)
         elif feed.descriptor.may_publish(self._context.id):
-            self._grant(peer, feed, signed, effects)
+            parent = signed.event.parent
+            if parent is None or feed.is_settled(parent) or not _is_custom(feed):
+                self._grant(peer, feed, signed, effects)
+            else:
+                # It comes again, when we have what it is to follow.
+                self._context.refuse(peer, reasons.NO_SUCH_PARENT, topic, 0.0, now, effects)
+                if parent not in feed.timeline:
+                    self._events.on_missing(feed, parent, peer, now, effects)
         elif (request := self._open.get(cid)) is not None:
             if request.asker != self._context.id and request.sent_to != peer:
                 request.asker = peer
@@ -214,8 +221,7 @@ class Requests:
             return reasons.REQUESTS_OFF
         if not feed.descriptor.may_request(signed.event.author):
             return reasons.REQUESTER_NOT_LISTED
-        custom = feed.descriptor.event_linking is EventLinking.CUSTOM
-        if signed.event.parent is not None and signed.author_signature and not custom:
+        if signed.event.parent is not None and signed.author_signature and not _is_custom(feed):
             return reasons.LINKS_BY_ITSELF  # what we link would not be what its author signed
         fault = self._events.fault_of_content(signed, now)
         return fault or self._events.fault_of_request(peer, signed)
@@ -223,6 +229,10 @@ class Requests:
     def _answer(self, peer: PeerId, reply: RequestReply, effects: Effects) -> None:
         if not self._context.is_original(peer):
             self._context.send(peer, addition(reply), effects)
+
+
+def _is_custom(feed: Feed) -> bool:
+    return feed.descriptor.event_linking is EventLinking.CUSTOM
 
 
 def _granted(signed: SignedEvent, event: bytes) -> RequestReply:

@@ -13,7 +13,7 @@ so whoever subscribes to that learns of every version.
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -26,6 +26,7 @@ from rumormill.core.inputs import Loaded
 from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.commands import (
     BrowseTopic,
+    BrowseTree,
     CreateTopic,
     DescribeTopic,
     ListVersions,
@@ -60,6 +61,7 @@ from rumormill.protocols.pulsarcast.tree.known_topics import (
 )
 from rumormill.protocols.pulsarcast.tree.membership import TreeMembership
 from rumormill.protocols.pulsarcast.tree.publishing import Publication, Publishing
+from rumormill.protocols.pulsarcast.tree.sub_topics import tree_of, wanted
 from rumormill.protocols.pulsarcast.tree.trees import Trees
 
 
@@ -69,7 +71,6 @@ class Subscription(msgspec.Struct, frozen=True):
     topic: bytes
     since: float
     """When it did: an earlier wish that was taken back is another one."""
-    meta: bool
     attempts: int = 0
 
 
@@ -92,6 +93,8 @@ class Subscriptions:
     _feeds: Feeds
     _topics: KnownTopics
     _membership: TreeMembership
+    _alone: dict[bytes, None] = field(default_factory=dict)
+    """Topics that are wanted without their meta topics."""
 
     def __post_init__(self) -> None:
         self._operations = self._context.operations
@@ -107,24 +110,37 @@ class Subscriptions:
         }
 
     def subscribe(
-        self, cid: bytes, now: float, effects: Effects, *, meta: bool = True, whole: bool = False
+        self,
+        cid: bytes,
+        now: float,
+        effects: Effects,
+        *,
+        meta: bool | None = None,
+        whole: bool = False,
     ) -> None:
-        """Subscribe to a topic; once it is wanted `whole`, it stays so until it is left."""
+        """Subscribe to a topic; once it is wanted `whole`, it stays so until it is left. `meta`
+        says whether its meta topic comes along, if that is not as configured."""
         if whole:
             self._membership.whole[cid] = None
+        if meta is True:
+            self._alone.pop(cid, None)
         if cid in self._since:
             feed, branch = self._feeds.open.get(cid), self._trees.branches.get(cid)
             if whole and feed is not None and branch is not None:
                 self._topics.keep(feed.descriptor, EVER, effects)
                 self._membership.want(branch, feed)
                 self._membership.on_wish(branch, now, effects)
+            if meta is True and feed is not None:
+                self._subscribe_to_meta(feed.descriptor, now, effects)
             return
         if len(self._since) >= self._context.config.max_topics:
             raise LimitError("no further subscription fits (max_topics)")
         self._publish_only.pop(cid, None)
         self._since[cid] = now
+        if not (self._context.config.subscribe_to_meta if meta is None else meta):
+            self._alone[cid] = None
         effects.append(trace.Join(cids.text(cid)))
-        self._topics.find(cid, Subscription(cid, now, meta), now, effects, wished=now)
+        self._topics.find(cid, Subscription(cid, now), now, effects, wished=now)
 
     def _on_topic(self, wish: Subscription, news: TopicFound, now: float, effects: Effects) -> None:
         if self._since.get(wish.topic) != wish.since:
@@ -137,7 +153,7 @@ class Subscriptions:
     def _look_again(self, wish: Subscription, now: float, effects: Effects) -> None:
         """A topic could not be found: it may be so new that the DHT does not have it yet."""
         cid, attempts = wish.topic, wish.attempts
-        again = Subscription(cid, wish.since, wish.meta, attempts + 1)
+        again = Subscription(cid, wish.since, attempts + 1)
         if attempts < self._context.config.subscribe_retries and self._operations.wait(
             SubscribeTimer, cid, again
         ):
@@ -155,6 +171,7 @@ class Subscriptions:
     def _roll_back(self, cid: bytes, reason: str, now: float, effects: Effects) -> None:
         """A subscription cannot be: forget it, so that a later attempt is a new one."""
         del self._since[cid]
+        self._alone.pop(cid, None)
         self._membership.whole.pop(cid, None)
         effects.append(trace.Leave(cids.text(cid)))
         self._operations.tell(WayFound(cid, reason), now, effects)
@@ -173,8 +190,12 @@ class Subscriptions:
         self._topics.keep(feed.descriptor, since, effects)
         self._membership.want(branch, feed)
         self._membership.on_wish(branch, now, effects)
-        meta = feed.descriptor.meta
-        if not wish.meta or meta is None:
+        if cid not in self._alone:
+            self._subscribe_to_meta(feed.descriptor, now, effects)
+
+    def _subscribe_to_meta(self, descriptor: TopicDescriptor, now: float, effects: Effects) -> None:
+        meta = descriptor.meta
+        if meta is None:
             return
         try:
             self.subscribe(meta, now, effects, meta=False)
@@ -185,8 +206,13 @@ class Subscriptions:
         result = None if news.error else self._topics.get(news.about)
         effects.append(Outcome(arrival.command, result, reasons.sentence(news.error)))
 
-    def unsubscribe(self, cid: bytes, now: float, effects: Effects, *, meta: bool = True) -> None:
-        """End a subscription."""
+    def unsubscribe(
+        self, cid: bytes, now: float, effects: Effects, *, meta: bool | None = None
+    ) -> None:
+        """End a subscription, and that of its meta topic unless that is wanted otherwise."""
+        if meta is None:
+            meta = self._context.config.unsubscribe_from_meta
+        self._alone.pop(cid, None)
         self._publish_only.pop(cid, None)
         self._membership.whole.pop(cid, None)
         if self._since.pop(cid, None) is None:
@@ -222,9 +248,8 @@ class Subscriptions:
 
     def resume(self, now: float, effects: Effects) -> None:
         """We come back with our state: everything but the application's wishes is gone."""
-        meta = self._context.config.subscribe_to_meta
         for cid, since in list(self._since.items()):
-            self._topics.find(cid, Subscription(cid, since, meta), now, effects)
+            self._topics.find(cid, Subscription(cid, since), now, effects)
         for cid in list(self._publish_only):
             self.stand_by(cid, now, effects)
 
@@ -395,6 +420,9 @@ class TopicCommands:
         sub_topics = {name: found.get(link) for name, link in topic.sub_topics.items()}
         versions = [*_line(topic, found), *self._topics.versions(topic), *survey.noted]
         ordered = sorted({each.cid: each for each in versions}.values(), key=age)
+        if isinstance(body, BrowseTree):
+            effects.append(Outcome(survey.command, tree_of(topic, found.get)))
+            return
         results: dict[type[Question], object] = {
             ShowTopic: topic,
             BrowseTopic: sub_topics,
@@ -417,6 +445,8 @@ def _wanted(body: Question, found: dict[bytes, TopicDescriptor | None]) -> Itera
     topic = found[cid]
     if topic is not None and isinstance(body, BrowseTopic | DescribeTopic):
         yield from topic.sub_topics.values()
+    if topic is not None and isinstance(body, BrowseTree):
+        yield from wanted(topic, found.get)
     if topic is not None and isinstance(body, ListVersions | DescribeTopic):
         for version in _line(topic, found):
             if version.parent is not None:
