@@ -25,6 +25,7 @@ from rumormill.node.node import Node
 from rumormill.protocols.floodsub.router import FLOODSUB
 from rumormill.protocols.gossipsub.peers import GOSSIPSUB_1_0, GOSSIPSUB_1_1, GOSSIPSUB_1_2
 from rumormill.version import __version__
+from rumormill.wire.multiaddr import Endpoint
 from trace_log import TraceLog
 
 pytestmark = pytest.mark.interop
@@ -181,7 +182,7 @@ async def test_identify_and_ping_are_answered_both_ways(javascript: Program, we_
         await keep_alive(ours, js)
         peer = connection_to(ours, js).remote_peer
         port = int(js.ticket.split("/")[4])
-        assert ("127.0.0.1", port, 0) in ours._swarm.book.endpoints(peer)
+        assert Endpoint("127.0.0.1", port) in ours._swarm.book.endpoints(peer)
         assert peer in ours._swarm.book.records
         assert not ours._swarm.counts
 

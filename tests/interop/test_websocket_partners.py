@@ -21,7 +21,7 @@ async def test_messages_pass_over_websocket(
     program: Program = request.getfixturevalue(partner)
     async with ForeignPeer(program, listen=[WS]) as other, Node(None, listen=WS) as ours:
         assert "/ws/p2p/" in other.ticket
-        await exchange(ours, other, 200, we_dial=we_dial)
+        await exchange(ours, other, 200, we_dial=we_dial, meshes=partner == "golang")
         assert ours.peers[0].outbound is we_dial
         assert "/ws" in connection_to(ours, other).remote_address
         assert not ours.refusals
