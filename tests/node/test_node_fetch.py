@@ -4,13 +4,13 @@ import asyncio
 from contextlib import AsyncExitStack
 
 import pytest
+from pulsarcast_nodes import all_know_all
 
 from live_nodes import run, until
 from rumormill.core.api import FetchedHistory
 from rumormill.core.errors import LocalError
 from rumormill.node.node import Node
 from rumormill.node.sync import SyncNode
-from rumormill.protocols.pulsarcast.peer import PulsarcastPeer
 from rumormill.spark.access import DataLossError, NodeAccess
 from rumormill.spark.options import read_options
 from rumormill.spark.planning import fetch_first
@@ -33,11 +33,7 @@ async def started(stack: AsyncExitStack, count: int) -> list[Node]:
     ]
     for node in nodes[1:]:
         await node.connect(nodes[0].tickets[0])
-    for node in nodes:
-        machine = node._driver.protocol
-        assert isinstance(machine, PulsarcastPeer)
-        table = machine.dht.contacts.table
-        await until(lambda table=table: len(table) >= count - 1, "all know all")
+    await all_know_all(nodes)
     return nodes
 
 

@@ -4,6 +4,7 @@ from contextlib import AsyncExitStack
 from itertools import pairwise
 
 import pytest
+from pulsarcast_nodes import all_know_all
 
 from live_nodes import run, take, take_events, until
 from rumormill.node.node import Node
@@ -15,7 +16,6 @@ from rumormill.protocols.pulsarcast.commands import (
     SubscribeTo,
 )
 from rumormill.protocols.pulsarcast.format import cid as cids
-from rumormill.protocols.pulsarcast.peer import PulsarcastPeer
 
 PEERS = 6
 PARAMETERS = {
@@ -39,11 +39,7 @@ async def started(stack: AsyncExitStack, preset: str) -> list[Node]:
     ]
     for before, node in pairwise(nodes):
         await node.connect(before.tickets[0])
-    for node in nodes:
-        machine = node._driver.protocol
-        assert isinstance(machine, PulsarcastPeer)
-        table = machine.dht.contacts.table
-        await until(lambda table=table: len(table) >= PEERS - 1, "all know all")
+    await all_know_all(nodes)
     return nodes
 
 

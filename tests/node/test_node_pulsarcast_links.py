@@ -7,18 +7,11 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from pulsarcast_nodes import QUICK, SET
 
 from live_nodes import run, take_events
 from processes import Terminal, rumormill
 from rumormill import LocalError, Node, SyncNode
-
-QUICK = {
-    "kademlia.bootstrap_delay": 0.1,
-    "subscribe_retry_delay": 0.2,
-    "sync_settle": 0.5,
-    "refresh_interval": 1.0,
-}
-SET = [word for key, value in QUICK.items() for word in ("--set", f"{key}={value}")]
 
 
 def test_a_publisher_names_what_its_event_follows() -> None:

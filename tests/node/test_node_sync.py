@@ -110,6 +110,17 @@ def test_what_the_log_lost_comes_back(tmp_path: Path) -> None:
     run(story)
 
 
+async def gets_the_news(home: Path) -> None:
+    """A node that takes up its topics, no others, has what was published while it was away."""
+    async with Node(None) as alice:
+        await alice.subscribe("news")
+        await alice.publish("news", b"while bob was away")
+        async with Node(home, resume=True, sync=QUICK) as bob:
+            assert bob._driver.machine.view().subscriptions == ("news",)
+            await meet(bob, alice)
+            await until(lambda: bob.log.topic("news"), "it is in the log")
+
+
 def test_followed_topics_are_taken_up_again(tmp_path: Path) -> None:
     """With `resume` nobody has to subscribe for the log to be complete; who left has left."""
 
@@ -118,13 +129,7 @@ def test_followed_topics_are_taken_up_again(tmp_path: Path) -> None:
             await bob.subscribe("news")
             await bob.subscribe("weather")
             await bob.unsubscribe("weather")
-        async with Node(None) as alice:
-            await alice.subscribe("news")
-            await alice.publish("news", b"while bob was away")
-            async with Node(tmp_path / "bob", resume=True, sync=QUICK) as bob:
-                assert bob._driver.machine.view().subscriptions == ("news",)
-                await meet(bob, alice)
-                await until(lambda: bob.log.topic("news"), "it is in the log")
+        await gets_the_news(tmp_path / "bob")
 
     run(story)
 
@@ -149,13 +154,7 @@ def test_who_is_killed_when_it_has_subscribed_knows_that_it_has(tmp_path: Path) 
         killed = [sys.executable, "-c", SHORT_LIFE, str(tmp_path / "bob")]
         done = await asyncio.to_thread(subprocess.run, killed, env=environment(), check=False)
         assert done.returncode == -signal.SIGKILL
-        async with Node(None) as alice:
-            await alice.subscribe("news")
-            await alice.publish("news", b"while bob was dead")
-            async with Node(tmp_path / "bob", resume=True, sync=QUICK) as bob:
-                assert bob._driver.machine.view().subscriptions == ("news",)
-                await meet(bob, alice)
-                await until(lambda: bob.log.topic("news"), "it is in the log")
+        await gets_the_news(tmp_path / "bob")
 
     run(story)
 

@@ -6,18 +6,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from pulsarcast_nodes import QUICK, SET
 
 from live_nodes import run, take, take_events, until
 from processes import Terminal, rumormill
 from rumormill import LocalError, Node, SyncNode
-
-QUICK = {
-    "kademlia.bootstrap_delay": 0.1,
-    "subscribe_retry_delay": 0.2,
-    "sync_settle": 0.5,
-    "refresh_interval": 1.0,
-}
-SET = [word for key, value in QUICK.items() for word in ("--set", f"{key}={value}")]
 
 
 @asynccontextmanager
