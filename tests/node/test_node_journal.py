@@ -71,7 +71,7 @@ def test_a_reader_that_is_closed_reads_nothing_more(tmp_path: Path) -> None:
 
             reader.load(Load(1, TOPIC, FromOffset()), ask_on, behind=0)
             reader.go_on(0)
-            reader.join()  # The answer waits for its turn of the loop.
+            reader._thread.submit(lambda: None).result()  # The answer waits for its turn.
             reader.close()
             await until(lambda: bool(answers), "the answer comes")
             await asyncio.sleep(0)

@@ -155,10 +155,15 @@ def test_an_interrupt_ends_the_wait_and_closes_the_node(tmp_path: Path) -> None:
 
 
 def test_a_forgotten_node_is_closed_when_the_program_ends(tmp_path: Path) -> None:
-    """A notebook that never calls `close` still leaves a good log and no complaint."""
+    """A notebook that never calls `close` still leaves a good log and no complaint.
+
+    Until then the node works, although Python has ended its pools of threads by now.
+    """
     script = (
-        "import sys; from rumormill import SyncNode; node = SyncNode(sys.argv[1]).start();"
-        "node.publish('news', b'kept')"
+        "import atexit, sys; from rumormill import SyncNode; node = SyncNode(sys.argv[1]).start();"
+        "node.subscribe('news'); node.publish('news', b'kept');"
+        "atexit.register(lambda: node.publish('news', b'last words'));"
+        "atexit.register(lambda: node.subscribe('more news'))"
     )
     ended = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path)],
@@ -170,4 +175,4 @@ def test_a_forgotten_node_is_closed_when_the_program_ends(tmp_path: Path) -> Non
     )
     assert (ended.returncode, ended.stderr) == (0, "")
     with SyncNode(tmp_path) as node:
-        assert [event.data for event in node.history("news")] == [b"kept"]
+        assert [event.data for event in node.history("news")] == [b"kept", b"last words"]

@@ -7,12 +7,10 @@ before the node behind them.
 
 import asyncio
 import contextlib
-import threading
 from collections.abc import Callable, Generator
-from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from rumormill.core.errors import ConfigError, LocalError
 from rumormill.daemon.control_messages import socket_path
@@ -23,8 +21,7 @@ from rumormill.daemon.flight_door import PemFiles, fetcher_of, flight_door, publ
 from rumormill.daemon.flight_service import FlightService
 from rumormill.daemon.metrics_server import MetricsServer
 from rumormill.daemon.served_node import ServedNode
-
-_Result = TypeVar("_Result")
+from rumormill.log.threads import in_thread
 
 
 class Doors:
@@ -129,27 +126,6 @@ class Doors:
         door = contextlib.ExitStack()
         # In a thread, because Arrow takes a while to import, and because whoever is publishing
         # when the door is closed needs the loop to finish.
-        self._stack.push_async_callback(_in_thread, door.close)
+        self._stack.push_async_callback(in_thread, door.close)
         opening = flight_door(service, endpoint, self._home, self._tls)
-        self.flight, self.token = await _in_thread(lambda: door.enter_context(opening))
-
-
-async def _in_thread(work: Callable[[], _Result]) -> _Result:
-    """Like `asyncio.to_thread`, but nobody leaves before it is done, and it works to the very end
-    of a program, when the pool of threads is closed."""
-    done: Future[_Result] = Future()
-    done.set_running_or_notify_cancel()
-
-    def run() -> None:
-        try:
-            done.set_result(work())
-        except BaseException as error:  # noqa: BLE001 (it belongs to who waits)
-            done.set_exception(error)
-
-    threading.Thread(target=run, name="rumormill-door", daemon=True).start()
-    waiting = asyncio.wrap_future(done)
-    try:
-        return await asyncio.shield(waiting)
-    except asyncio.CancelledError:
-        await asyncio.gather(waiting, return_exceptions=True)
-        raise
+        self.flight, self.token = await in_thread(lambda: door.enter_context(opening))

@@ -26,6 +26,7 @@ from rumormill.libp2p.lan import Lan
 from rumormill.libp2p.swarm import Swarm
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import Durability, Retention, StoreConfig
+from rumormill.log.threads import in_thread
 from rumormill.members.config import MembersConfig
 from rumormill.members.peer import queries_of, with_members
 from rumormill.node import identity, topics
@@ -244,10 +245,7 @@ class NodeLife:
             subscription.close()
         self._driver.stop("closed")
         self._journal.stop()
-        try:
-            await asyncio.to_thread(self._close_log)
-        except RuntimeError:  # the program is ending and starts no more threads
-            self._close_log()
+        await in_thread(self._close_log)
         self._change.happened()
 
     def _close_log(self) -> None:

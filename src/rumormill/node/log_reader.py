@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Final, TypeAlias
 
 from rumormill.core.effects import ById, Computation, Disregard, Load, Notes, Records
@@ -22,6 +22,7 @@ from rumormill.log.errors import DamagedRangeError, OffsetGoneError, StoreError
 from rumormill.log.event_log import EventLog
 from rumormill.log.notes import read_notes
 from rumormill.log.records import read_records
+from rumormill.log.threads import Worker
 
 _PIECE_EVENTS: Final = 256
 _PIECE_BYTES: Final = 1 << 20
@@ -44,8 +45,8 @@ class LogReader:
         self._log = log
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[tuple[int, Load, Answer]] = deque()
-        self._thread = ThreadPoolExecutor(1, "rumormill-reader")
-        self._beside = ThreadPoolExecutor(1, "rumormill-checker")
+        self._thread = Worker("rumormill-reader")
+        self._beside = Worker("rumormill-checker")
         self._busy = False
         self._closed = False
         self._disregarded = 0
@@ -68,14 +69,14 @@ class LogReader:
             return
         self._busy = True
         _, load, answer = self._waiting.popleft()
-        self._thread.submit(self._read, load).add_done_callback(
+        self._thread.submit(lambda: self._read(load)).add_done_callback(
             lambda done: self._loop.call_soon_threadsafe(self._on_read, answer, done)
         )
 
     def _compute(self, load: Load, answer: Answer) -> None:
         """Have work done that needs no log, beside the reads."""
         if not self._closed:
-            self._beside.submit(self._read, load).add_done_callback(
+            self._beside.submit(lambda: self._read(load)).add_done_callback(
                 lambda done: self._loop.call_soon_threadsafe(self._on_computed, answer, done)
             )
 
@@ -90,7 +91,7 @@ class LogReader:
         """
         if self._disregarded < _MAX_LOADS and not self._closed:
             self._disregarded += 1
-            self._thread.submit(self._know, effect)
+            self._thread.submit(lambda: self._know(effect))
 
     def _know(self, effect: Disregard) -> None:
         self._disregarded -= 1
@@ -101,18 +102,17 @@ class LogReader:
         """Read nothing more: who is still answered may ask on, and hears nothing."""
         self._closed = True
         self._waiting.clear()
-        for thread in (self._thread, self._beside):
-            thread.shutdown(wait=False, cancel_futures=True)
+        self._thread.close()
+        self._beside.close()
 
     def join(self) -> None:
         """Wait until what is being read is read; not on the event loop."""
-        self._thread.shutdown()
-        self._beside.shutdown()
+        self._thread.join()
+        self._beside.join()
 
     def _on_read(self, answer: Answer, reading: "Future[Loaded]") -> None:
         self._busy = False
-        if not reading.cancelled():
-            answer(reading.result())
+        answer(reading.result())
         self.go_on(self._settled)
 
     def _read(self, load: Load) -> Loaded:
