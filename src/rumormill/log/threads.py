@@ -6,43 +6,55 @@ closed there: so it may depend on no pool.
 """
 
 import asyncio
+import contextlib
 import queue
 import threading
+import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 _Result = TypeVar("_Result")
+_Queue: TypeAlias = "queue.SimpleQueue[Callable[[], None] | None]"
 
 
 class Worker:
-    """One thread that does what it is given, in order, until it is closed."""
+    """One thread that does what it is given, in order, until it is closed or forgotten."""
 
     def __init__(self, name: str) -> None:
-        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._closed = False
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        self._name = name
+        self._work: _Queue = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        weakref.finalize(self, self._work.put, None).atexit = False
 
     def submit(self, work: Callable[[], _Result]) -> "Future[_Result]":
-        """Have something done behind what was given before; what comes too late is never done."""
+        """Have something done behind what was given before."""
         done: Future[_Result] = Future()
         self._work.put(partial(_do, work, done))
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=_work_off, args=(self._work,), name=self._name, daemon=True
+            )
+            self._thread.start()
         return done
 
     def close(self) -> None:
         """Begin nothing more; what is being done is done to its end."""
-        self._closed = True
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._work.get_nowait()
         self._work.put(None)
 
     def join(self) -> None:
         """Wait for the end after `close`; not on the event loop."""
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
 
-    def _run(self) -> None:
-        while (work := self._work.get()) is not None and not self._closed:
-            work()
+
+def _work_off(queued: _Queue) -> None:
+    while (work := queued.get()) is not None:
+        work()
 
 
 async def in_thread(work: Callable[[], _Result]) -> _Result:
