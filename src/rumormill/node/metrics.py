@@ -34,7 +34,6 @@ _JUDGED: Final[Mapping[str, str]] = {
     reasons.INVALID_SIGNATURE: "invalid_messages",
     reasons.UNEXPECTED_SIGNATURE: "invalid_messages",
     reasons.UNEXPECTED_AUTH_INFO: "invalid_messages",
-    reasons.SELF_ORIGIN: "invalid_messages",
     reasons.VALIDATION_FAILED: "rejected_messages",
     reasons.VALIDATION_IGNORED: "ignored_messages",
 }

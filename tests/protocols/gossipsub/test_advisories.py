@@ -426,6 +426,23 @@ def test_a_forged_copy_does_not_make_us_refuse_the_true_message() -> None:
     victim.still_works()
 
 
+def test_who_brings_back_what_we_said_before_a_restart_did_nothing_wrong() -> None:
+    """A router that was started again knows nothing of its earlier life. Its peers still announce
+    what it said then, and give it when asked; whoever forges such a message is charged for it."""
+    victim = Victim()
+    before = [signed(SELF, b"said before", number) for number in range(1, 21)]
+    ids = tuple(each.author + each.seqno for each in before)
+    victim.receive(GOOD, Rpc(control=Control(ihave=(IHave(TOPIC, ids),))))
+    effects = victim.receive(GOOD, Rpc(publish=tuple(before)))
+    assert not any(isinstance(effect, (Append, RejectMessage, Send)) for effect in effects)
+    assert not any(isinstance(effect, Penalise) for effect in victim.beat(10)), "a kept promise"
+    assert victim.score(GOOD) >= 0
+    forged = [msgspec.structs.replace(signed(SELF, b"", 99 + n), data=b"never") for n in range(9)]
+    victim.receive(EVIL, Rpc(publish=tuple(forged)))
+    assert victim.score(EVIL) < 0
+    victim.still_works()
+
+
 def test_a_slow_validator_breaks_no_promise() -> None:
     """Who sent what it advertised has kept its promise, however long the verdict takes."""
     victim = Victim(validator=lambda _event, _peer: Verdict.DEFER)

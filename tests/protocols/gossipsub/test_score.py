@@ -444,7 +444,7 @@ def test_the_topic_cap_limits_credit_and_not_blame():
     score = PeerScore(params(topics={"x": topic(**P4_ON)}, topic_score_cap=10.0))
     score.add_peer(A, "", 0.0)
     for number in range(5):
-        score.reject_message(A, "x", message(number), reasons.SELF_ORIGIN, 0.0)
+        score.reject_message(A, "x", message(number), reasons.INVALID_SIGNATURE, 0.0)
     assert score.score(A, 0.0) == -25
     capped = scoring(
         topic(time_in_mesh_weight=1.0, time_in_mesh_quantum=1.0, time_in_mesh_cap=100.0),

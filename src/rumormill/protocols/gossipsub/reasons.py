@@ -8,7 +8,6 @@ from typing import Final
 from rumormill.protocols.pubsub.reasons import (
     INVALID_SIGNATURE,
     MISSING_SIGNATURE,
-    SELF_ORIGIN,
     UNEXPECTED_AUTH_INFO,
     UNEXPECTED_SIGNATURE,
 )
@@ -45,7 +44,6 @@ OBVIOUSLY_INVALID: Final = frozenset(
         INVALID_SIGNATURE,
         UNEXPECTED_SIGNATURE,
         UNEXPECTED_AUTH_INFO,
-        SELF_ORIGIN,
     }
 )
 """Refused on sight: the sender is charged, and the id proves nothing, so it is not recorded."""

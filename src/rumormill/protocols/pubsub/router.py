@@ -390,14 +390,16 @@ class PubSubRouter:
         if message.topic not in self.subscriptions:
             effects.append(trace.Refuse(peer, reasons.NOT_SUBSCRIBED, message.topic))
             return
-        if message.author == self.id:
-            self._reject(peer, message, reasons.SELF_ORIGIN, now, effects)
-            return
         reason = self._authorship.check(message)
         if reason is not None:
             self._reject(peer, message, reason, now, effects)
             return
         self._seen.add(message.id, now)
+        if message.author == self.id:  # signed by us, so said by us, before we were started again
+            effects.append(trace.DuplicateMessage(message.id, peer, message.topic))
+            if peer in self._owing:
+                self._on_duplicate(peer, message, now)
+            return
         self._before_validation(peer, message, now, effects)
         event = self._event_of(message)
         verdict = Verdict.ACCEPT if self._validator is None else self._validator(event, peer)
