@@ -12,7 +12,7 @@ from interop_peer import PATIENCE, ForeignError, ForeignPeer, Program
 from live_nodes import until
 from rumormill.node.node import Node
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow]
+pytestmark = pytest.mark.interop
 
 
 class Network:
