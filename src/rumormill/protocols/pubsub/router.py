@@ -2,8 +2,8 @@
 
 A peer that connects is told our topics and tells us its own. A message that arrives is first
 looked up among the seen ones, because most arrivals are duplicates and a duplicate must cost
-next to nothing. A new one passes, in this order: is its topic ours, is its author not ourselves,
-does the sign policy accept it, what does the application's validator say. Only then is it
+next to nothing. A new one passes, in this order: is its topic ours, does the sign policy accept
+it, is its author not ourselves, what does the application's validator say. Only then is it
 delivered, and routed on. An id counts as seen once the signature is good, and not before: a
 forger must not be able to block a message by sending a false copy of it first.
 
@@ -435,8 +435,7 @@ class PubSubRouter:
         waiting = self._pending.pop(event.message_id, None)
         if waiting is not None:
             peer, message = waiting
-            verdict, judged = event.verdict, self._event_of(message)
-            self._on_verdict(peer, message, judged, verdict, now, effects)
+            self._on_verdict(peer, message, self._event_of(message), event.verdict, now, effects)
 
     def _on_recovered(self, event: inputs.Recovered, now: float, effects: Effects) -> None:
         """A stored event that we asked for: maybe our own, or seen, and not in our log."""
@@ -495,8 +494,6 @@ class PubSubRouter:
 
     def _send_split(self, peer: PeerId, rpc: Rpc, effects: Effects) -> None:
         """Send an RPC that may be larger than the limit."""
-        if fits(rpc, rpc.meta.size, self._settings.max_rpc_size):
-            effects.append(Send(peer, rpc))
-            return
-        for part in split_rpc(rpc, self._settings.max_rpc_size)[0]:
-            effects.append(Send(peer, part))
+        limit = self._settings.max_rpc_size
+        parts = (rpc,) if fits(rpc, rpc.meta.size, limit) else split_rpc(rpc, limit)[0]
+        effects.extend(Send(peer, part) for part in parts)
