@@ -145,7 +145,7 @@ def _meant(name: str, known: Iterable[str]) -> str:
 def behind_the_verb(arguments: Sequence[str]) -> list[str]:
     """The same command with `--home DIR` at its end, wherever it was typed."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
-    rest, home = list(arguments[:end]), []
+    rest, home = list(arguments[:end]), list[str]()
     for at in [at for at, each in enumerate(rest) if each.partition("=")[0] == "--home"][::-1]:
         size = 1 if "=" in rest[at] else 2
         home[:0] = rest[at : at + size]

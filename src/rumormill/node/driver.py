@@ -5,7 +5,6 @@ input at a time, in the order of arrival.
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Any
@@ -26,10 +25,11 @@ from rumormill.libp2p.swarm import Swarm
 from rumormill.libp2p.turns import Turn
 from rumormill.members import peer as members_peer
 from rumormill.node.channel import NOT_CONNECTED, QUEUE_FULL, Channel
+from rumormill.node.clock import Clock
 from rumormill.node.config import NodeConfig
 from rumormill.node.intake import Intake
 from rumormill.node.journal import CLOSED, Journal
-from rumormill.node.log_reader import latest_moment
+from rumormill.node.log_reader import latest_moment, moment_note
 from rumormill.node.pending_sends import Dialler, PendingSends
 from rumormill.node.queries import Queries
 from rumormill.node.readers import Readers
@@ -50,6 +50,11 @@ that others had brought before make one point: nobody's fault, unless they are t
 """
 NO_QUESTIONS = "the protocol has no questions"
 
+_AHEAD, _OWN, _PROMISED = 1.0, 1.0, 600.0
+"""Seconds: from when on it is written down that our time is ahead of the clock; what a life that
+begins behind its log has for itself, a nanosecond for each number that it says; and how far ahead
+it is written down, so that this is done a few times an hour. Our choice."""
+
 _CONCERNS = sync_peer.CONCERNS | members_peer.CONCERNS
 """What is not the protocol's alone."""
 _SYNC_NUMBERS = 1 << 40
@@ -58,6 +63,9 @@ _SYNC_NUMBERS = 1 << 40
 
 class Driver:
     """One machine, its peers and its timers."""
+
+    _promised = 0.0
+    """What a later life of this node will take for the latest moment, at least."""
 
     def __init__(
         self,
@@ -84,10 +92,12 @@ class Driver:
         self.on_change: Callable[[], None] = lambda: None
         """Called when peers come, go, or have room again."""
         self.queued_bytes = 0
+        self._loop = asyncio.get_running_loop()
+        self._clock = Clock(self._loop.time)
         self._readers = Readers(
             self.channels,
             config,
-            self.now,
+            self.steady,
             self._on_slow,
             lambda: self.on_change(),  # noqa: PLW0108 (set later)
             self._unsent,
@@ -107,9 +117,7 @@ class Driver:
         self._connecting: dict[PeerId, None] = {}
         self._commands: dict[int, asyncio.Future[object]] = {}
         self._command_numbers = count(1)
-        self._loop = asyncio.get_running_loop()
-        self._epoch = time.time() - self._loop.time()
-        self._timers = Timers(self._epoch, lambda timer: self.feed(TimerFired(timer)))
+        self._timers = Timers(self._clock.steadily, lambda timer: self.feed(TimerFired(timer)))
         self._flush_timer: asyncio.TimerHandle | None = None
         self._stopped = False
         journal.feed = self.feed
@@ -132,12 +140,19 @@ class Driver:
 
     def now(self) -> float:
         """Seconds since 1970 that never go back while the node runs."""
-        return self._loop.time() + self._epoch
+        return self._clock.now()
+
+    def steady(self) -> float:
+        """A clock that nobody sets, for how long things take."""
+        return self._loop.time()
 
     def start(self) -> None:
         """Start the machine."""
         self._record((self.now(), self.id, trace.NodeUp()))
-        self.feed(inputs.Start(latest_moment(self.journal.log)))
+        latest = latest_moment(self.journal.log)
+        if latest > self.now():
+            self._promise(latest + _OWN)
+        self.feed(inputs.Start(latest))
         self._flush_trace()
 
     def stop(self, reason: str) -> None:
@@ -158,17 +173,27 @@ class Driver:
         self._recorder.close()
 
     def _flush_trace(self) -> None:
-        """Once in a while: hand on what was recorded, and give up peers that do not read."""
+        """Once in a while: hand on what was recorded, give up peers that do not read, and see
+        whether the clock was set."""
         self._recorder.flush()
+        if self._clock.follow():
+            self._timers.set_again()
+        if self._clock.ahead > _AHEAD and self.now() + _AHEAD > self._promised:
+            self._promise(self.now() + _PROMISED)
         self._readers.inspect(self.config.trace_interval)
         self._flush_timer = self._loop.call_later(self.config.trace_interval, self._flush_trace)
+
+    def _promise(self, moment: float) -> None:
+        """Have a later life go on behind this: what we say is dated ahead of when it came."""
+        self._promised = moment
+        self.journal.keep_note(effects.KeepNote(moment_note(moment)))
 
     # Inputs.
 
     def feed(self, event: inputs.Input) -> None:
         """Give the machine an input and carry out what it asks for."""
         concerned = self.machine if type(event) in _CONCERNS else self.protocol
-        self._feed(event, self._loop.time() + self._epoch, concerned.handle)
+        self._feed(event, self._clock.now(), concerned.handle)
         self._recorder.maybe_flush()
 
     def _feed(
@@ -207,12 +232,13 @@ class Driver:
     ) -> int:
         """Give the machine messages of a peer, one at least, until the turn of their connection is
         over; return how many."""
-        record, own, time, epoch = self._record, self.id, self._loop.time, self._epoch
+        record, own, time, clock = self._record, self.id, self._loop.time, self._clock
         handle = self.protocol.handle  # what peers send is the protocol's alone
         done, at, taken = 0, time(), self.journal.taken
         for message in messages:
-            record((at + epoch, own, RecvRPC(peer, message.meta)))
-            self._feed(Received(peer, message), at + epoch, handle)
+            now = at * clock.pace + clock.offset
+            record((now, own, RecvRPC(peer, message.meta)))
+            self._feed(Received(peer, message), now, handle)
             done += 1
             at = time()
             if turn is not None and at > turn.ends:
@@ -366,7 +392,7 @@ class Driver:
     def _append(self, effect: effects.Append) -> None:
         if type(self._input) is Received:
             self.intake.charge(self._input.peer, effect.event, self._moment)
-        self.journal.append(effect, self._moment)
+        self.journal.append(effect, self._loop.time() + self._clock.wall)
 
     def _validate(self, effect: effects.Validate) -> None:
         self.intake.charge(effect.received_from, effect.event, self._moment)

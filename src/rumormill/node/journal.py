@@ -220,8 +220,8 @@ class Journal:
 
     # What the machine appends.
 
-    def append(self, effect: Append, now: float) -> None:
-        """Store an event that came now, with the note of whoever is publishing it."""
+    def append(self, effect: Append, when: float) -> None:
+        """Store an event that came at a time, with the note of whoever is publishing it."""
         full = len(self._waiting) >= _MAX_WAITING
         event = effect.event
         self.taken += 1
@@ -234,7 +234,7 @@ class Journal:
             self._loop.call_soon(self._lose, [_Taken(event, effect, own)], error)
             return
         self._waiting_bytes += len(event.data)
-        received = filled(event, now, UNASSIGNED, self._protocol)
+        received = filled(event, when, UNASSIGNED, self._protocol)
         self._waiting.append(_Taken(received, effect, own))
         if self._note is not None and effect.barrier is not None:
             self.keep_note(KeepNote(self._note))
