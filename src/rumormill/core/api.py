@@ -216,3 +216,11 @@ class PeerView(msgspec.Struct, frozen=True):
     queued_bytes: int
     score: float | None = None
     """What the protocol thinks of it, where it keeps scores (GossipSub)."""
+
+
+class PeerClock(msgspec.Struct, frozen=True):
+    """What time a peer has: by how many seconds it is ahead of ours, give or take so many."""
+
+    id: str
+    ahead: float
+    within: float

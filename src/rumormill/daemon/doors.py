@@ -21,6 +21,7 @@ from rumormill.daemon.flight_door import PemFiles, fetcher_of, flight_door, publ
 from rumormill.daemon.flight_service import FlightService
 from rumormill.daemon.metrics_server import MetricsServer
 from rumormill.daemon.served_node import ServedNode
+from rumormill.daemon.upkeep import Reloading
 from rumormill.log.threads import in_thread
 
 
@@ -56,12 +57,13 @@ class Doors:
         flight: bool | str,
         tls: PemFiles | None,
         home: Path | None,
+        on_reload: Reloading | None,
     ) -> None:
         if control and home is None:
             raise ConfigError(
                 "control: the socket lies in a home, and this node has none; give `home` too"
             )
-        self._service = NodeService(node, protocol) if control else None
+        self._service = NodeService(node, protocol, on_reload) if control else None
         self._metrics = metrics_endpoint(metrics)
         self._flight = flight_endpoint(flight)
         self._node = node

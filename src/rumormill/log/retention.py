@@ -37,9 +37,8 @@ class Retainer:
         while count := self._writer.run(step).result():
             deleted += count
         if deleted:
-            tidy = self._writer.exclusively(self._give_back_pages)
-            while self._writer.run(tidy).result():
-                pass
+            give_back(self._writer)
+            self._writer.run(self._writer.checkpoint).result()
         row = self._writer.topics.get(topic)
         if self._segments is not None and row is not None:
             self._segments.prune(topic, row.first_offset)
@@ -100,17 +99,25 @@ class Retainer:
         found = self._writer.db.execute(_ROWS, (row.key(first),)).fetchone()
         return UNKNOWN_HASH if found is None else found[2]
 
-    def _give_back_pages(self) -> bool:
-        """Give some free pages back to the file system; say whether more are left."""
-        db = self._writer.db
-        (free,) = db.execute("PRAGMA freelist_count").fetchone()
-        if free == 0:
-            return False
-        # Each step of this statement frees one page. Python takes it for one without results, and
-        # runs only its first step, except in a script.
-        db.executescript(f"PRAGMA incremental_vacuum({_STEP_PAGES})")
-        self._writer.wrote_pages(2 * min(free, _STEP_PAGES))
-        return True
+
+def give_back(writer: Writer) -> None:
+    """Give free pages back to the file system, some at a time between the appends of others."""
+    tidy = writer.exclusively(partial(_give_back_pages, writer))
+    while writer.run(tidy).result():
+        pass
+
+
+def _give_back_pages(writer: Writer) -> bool:
+    """Give back some; say whether more are left, and can be."""
+    (free,) = writer.db.execute("PRAGMA freelist_count").fetchone()
+    if free == 0:
+        return False
+    # Each step of this statement frees one page. Python takes it for one without results, and
+    # runs only its first step, except in a script.
+    writer.db.executescript(f"PRAGMA incremental_vacuum({_STEP_PAGES})")
+    writer.wrote_pages(2 * min(free, _STEP_PAGES))
+    (left,) = writer.db.execute("PRAGMA freelist_count").fetchone()
+    return bool(0 < left < free)  # a file that was made without this keeps its pages
 
 
 def _is_beyond(

@@ -26,10 +26,10 @@ from rumormill.core.errors import LocalError, RumormillError
 from rumormill.core.event import UNASSIGNED, Event, Kept, Note, filled
 from rumormill.core.ids import MessageId, Parents, PeerId, Topic
 from rumormill.core.inputs import Input, NotStored, Publish, Stored
+from rumormill.log.calls import Ticket
 from rumormill.log.errors import DiskFullError, EventRefusedError, QueueFullError, StoreError
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import Appended
-from rumormill.log.writer import Ticket
 from rumormill.node.change import Change
 from rumormill.node.config import NodeConfig
 from rumormill.node.log_reader import LogReader

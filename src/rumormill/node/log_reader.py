@@ -20,6 +20,7 @@ from rumormill.core.inputs import Loaded
 from rumormill.core.where import Filter
 from rumormill.log.errors import DamagedRangeError, OffsetGoneError, StoreError
 from rumormill.log.event_log import EventLog
+from rumormill.log.keeping import behind_loss
 from rumormill.log.notes import read_note, read_notes
 from rumormill.log.records import read_records
 from rumormill.log.threads import Worker
@@ -208,6 +209,7 @@ async def read_history(
         want = _PIECE_EVENTS
         if limit is not None and where is None:
             want = min(want, limit - len(found))
+        start = behind_loss(log, topic, start)
         events = await asyncio.to_thread(log.read, topic, start, want)
         if not events:
             break

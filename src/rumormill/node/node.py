@@ -27,6 +27,7 @@ from rumormill.core.patterns import is_pattern
 from rumormill.core.where import Filter
 from rumormill.daemon.doors import Doors
 from rumormill.daemon.flight_door import PemFiles
+from rumormill.daemon.upkeep import Reloading
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import check_topic
 from rumormill.node import synced, topics
@@ -38,13 +39,14 @@ from rumormill.node.payloads import payload, payloads
 from rumormill.node.presence import Presence
 from rumormill.node.questions import NodeQuestions
 from rumormill.node.subscription import Overflow, Subscription
+from rumormill.node.upkeep import Upkeep
 from rumormill.sync.wishes import SyncReport
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 
-class Node(Presence, NodeQuestions):
+class Node(Presence, NodeQuestions, Upkeep):
     """A peer. Use it as an async context manager, or call `start` and `close`."""
 
     # What is here, and who else may see it.
@@ -69,6 +71,7 @@ class Node(Presence, NodeQuestions):
         flight: bool | str = False,
         tls: PemFiles | None = None,
         home: str | Path | None = None,
+        on_reload: Reloading | None = None,
     ) -> Doors:
         """Let other programs in: `async with node.serve(metrics=True) as doors`, or `await` it.
 
@@ -76,7 +79,8 @@ class Node(Presence, NodeQuestions):
         or true for the usual one; port 0 lets the system choose. `metrics` is a page for
         Prometheus. Through `flight`, whoever has the token reads and publishes by Arrow Flight;
         `tls` is a certificate and its key, as files in PEM. Socket and token are in `home`, the
-        node's own unless given. Closing the node closes its doors.
+        node's own unless given. `on_reload` is what `rumormill reload` calls; unless given, keys
+        and policies are read again. Closing the node closes its doors.
         """
         self._check_running()
         return Doors(
@@ -90,6 +94,7 @@ class Node(Presence, NodeQuestions):
             flight=flight,
             tls=tls,
             home=self._home if home is None else Path(home),
+            on_reload=on_reload,
         )
 
     async def wait_until_ready(
@@ -331,9 +336,10 @@ class Node(Presence, NodeQuestions):
 
         `since_offset` and `since` (a time in seconds, of reception) say where to begin; events that
         retention has deleted, that no key reads, or that the filter `where` does not match, are
-        passed over. At most `limit` come back.
-        Offsets are this log's own. With `order="links"` (Pulsarcast) each event stands behind the
-        one that it links to, and otherwise by date: the same order at all nodes that have the same.
+        passed over, as is what a repair has recorded as lost (`log.losses`). At most `limit` come
+        back. Offsets are this log's own. With `order="links"` (Pulsarcast) each event stands behind
+        the one that it links to, and otherwise by date: the same order at all nodes that have the
+        same.
         `completeness` says how much of the topic that is, and `sync` completes it.
         """
         self._check_name(topic)
