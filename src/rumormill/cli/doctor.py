@@ -63,6 +63,7 @@ _APART: Final = 2.0
 """Seconds by which clocks differ that nobody keeps; our choice: a time service keeps to 0.1."""
 _OLD_GAP: Final = 300.0
 """Seconds after which what is missing is not just being fetched; our choice."""
+_MEND: Final = "stop the node; rumormill restore a backup, or rumormill repair (docs/store.md)"
 _FEW_FILES: Final = 1024
 """Our choice: the connections that a node may have by default, twice."""
 _TIME_SERVICE: Final = Path("/run/systemd/timesync")
@@ -251,16 +252,10 @@ def _check_store(home: Path) -> Check:
     except NotAStoreError:
         return Check("log", OK, "will be made on first start")
     except (StoreError, OSError) as error:
-        return Check(
-            "log",
-            FAILED,
-            str(error),
-            "rumormill restore a backup, or rumormill repair (docs/store.md)",
-        )
+        return Check("log", FAILED, str(error), _MEND)
     if not report.ok:
-        advice = "stop the node; rumormill restore a backup, or rumormill repair (docs/store.md)"
         more = f", and {len(report.findings) - 1} more" if len(report.findings) > 1 else ""
-        return Check("log", FAILED, report.findings[0].sentence() + more, advice)
+        return Check("log", FAILED, report.findings[0].sentence() + more, _MEND)
     text = f"{report.events} events, {report.size} bytes, all verified"
     if unwitnessed is not None:
         text += f"; the heads file could not be written since commit {unwitnessed}"
@@ -419,8 +414,8 @@ def check_peer_clocks(clocks: list[PeerClock]) -> Check:
     ahead = median(clock.ahead for clock in clocks)
     doubt = max(clock.within for clock in clocks)
     off = [clock for clock in clocks if abs(clock.ahead - ahead) > _APART + clock.within]
-    text = f"ours is {abs(ahead):,.1f} s {'behind' if ahead > 0 else 'ahead of'} those of"
-    text = f"{text} {len(clocks)} peers, in the middle"
+    apart = f"{abs(ahead):,.1f} s {'behind' if ahead > 0 else 'ahead of'}"
+    text = f"ours is {apart} the middle of {len(clocks)} peers'"
     advice = "set the clock of this machine, and let a time service keep it"
     if abs(ahead) > _AHEAD + doubt:
         return Check("peers' clocks", FAILED, text, f"{advice}; others refuse our events' dates")
@@ -428,8 +423,9 @@ def check_peer_clocks(clocks: list[PeerClock]) -> Check:
         return Check("peers' clocks", WARNING, text, advice)
     if off:
         worst = max(off, key=lambda clock: abs(clock.ahead))
-        text += f"; that of {worst.id} differs by {worst.ahead:+,.1f} s"
+        text = f"ours is as most of {len(clocks)}; {worst.id} has {worst.ahead:+,.1f} s"
         return Check("peers' clocks", WARNING, text, "the clock of that machine should be set")
+    text = f"ours is as those of {len(clocks)} peers, to {max(abs(ahead), doubt):.1f} s"
     return Check("peers' clocks", OK, text)
 
 
