@@ -227,6 +227,20 @@ def test_retention_frees_a_disk_that_the_log_has_filled(tmp_path: Path) -> None:
     assert done.stdout.startswith("told "), done.stderr
 
 
+def test_retention_frees_a_database_that_is_at_its_limit(home: Path) -> None:
+    """Deleting takes some pages before it gives others back, and was refused them."""
+    with EventLog(home, StoreConfig(max_database_bytes=512 * 1024)) as log:
+        number = 0
+        while log.append([make_event(number, data=os.urandom(3000))]).exception() is None:
+            number += 1
+        assert log.retain({"news": Retention(max_events=10)}, now=0.0) == {"news": number - 10}
+        for more in range(50):  # and the limit is what it was
+            log.append([make_event(number + more, data=os.urandom(3000))]).result()
+        assert log.append([make_event(9999, data=bytes(400_000))]).exception() is not None
+        assert log.verify().ok
+    assert (home / "events-1.db").stat().st_size <= 512 * 1024
+
+
 def test_the_reserve_may_be_given_up_by_name(home: Path) -> None:
     """0 keeps nothing free; and who wants all of the disk free gets no event."""
     with EventLog(home, StoreConfig(reserve_bytes=0)) as log:

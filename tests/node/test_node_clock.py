@@ -125,7 +125,7 @@ def test_numbers_grow_over_lives_whose_clocks_go_back(tmp_path: Path, wall: Wall
                 await node.publish("news", name)
             if names[0] == b"set back":
                 wall.ahead = -HOUR
-                await until(lambda: node._driver._promised > 0, "it is written down")
+                await until(lambda: node._driver.clock.promised > 0, "it is written down")
                 await node.publish("news", b"ahead of the clock")
 
     async def all_events() -> list[bytes]:

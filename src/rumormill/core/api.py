@@ -224,3 +224,13 @@ class PeerClock(msgspec.Struct, frozen=True):
     id: str
     ahead: float
     within: float
+
+
+class Health(msgspec.Struct, frozen=True):
+    """How a node is: whether a restart would help, and whether it takes events."""
+
+    healthy: bool
+    """False when its log has failed: the node must be started again."""
+    ready: bool
+    """False also while its disk is full."""
+    why: str

@@ -5,6 +5,7 @@ back: the log knows how far it has deleted.
 """
 
 import contextlib
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,6 +23,7 @@ from rumormill.log.schema import latest_epoch
 
 ALL_TOPICS: Final = ""
 """Stands for the topics that have no rule of their own."""
+_SOME_ROOM: Final = 1 << 20
 _BUSY_MILLISECONDS: Final = 200
 """How long appends may wait for readers so that the write-ahead log can be cut; our choice."""
 
@@ -129,6 +131,14 @@ def compact(log: EventLog, *, old: bool = False) -> int:
         for path in set_aside(log.home):
             path.unlink(missing_ok=True)
     return max(0, before - _used(log.home))
+
+
+def has_room(log: EventLog) -> bool:
+    """Whether a log that was full can be thought to have room again; the next append shows."""
+    if log.home is None or log.config.max_database_bytes is not None:
+        return False
+    disk = os.statvfs(log.home)
+    return disk.f_bavail * disk.f_frsize >= max(log.config.reserve_bytes, _SOME_ROOM)
 
 
 def set_aside(home: Path) -> list[Path]:

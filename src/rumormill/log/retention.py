@@ -6,19 +6,23 @@ has something to link to. Offsets are never touched. Every transaction deletes a
 rows, so that appends wait for milliseconds at most, and the space goes back in bounded steps.
 """
 
+from collections.abc import Callable
 from functools import partial
 
 from rumormill.core.history import Deleted
 from rumormill.log.indexer import Gone, Indexer
-from rumormill.log.model import Retention
+from rumormill.log.model import Durability, Retention
 from rumormill.log.rows import ROW_BYTES_SQL, UNKNOWN_HASH, Group, TopicRow
+from rumormill.log.schema import limit_pages
 from rumormill.log.segments import Segments
-from rumormill.log.writer import Writer
+from rumormill.log.writer import Result, Writer
 
 _STEP_EVENTS = 512
 """Most rows deleted in one transaction: a few milliseconds."""
 _STEP_PAGES = 512
 """Most pages given back in one step: 2 MiB."""
+_SPARE_BYTES = 32 * 2**20
+"""What deleting may take of a full database before it gives back; our choice, a checkpoint's."""
 _ROWS = f"SELECT received, {ROW_BYTES_SQL}, prev, id, author, created FROM events WHERE key = ?"
 
 
@@ -33,7 +37,9 @@ class Retainer:
     def run(self, topic: str, policy: Retention, now: float) -> int:
         """Delete until the policy holds; return how many events went."""
         deleted = 0
-        step = partial(self._indexer.attempt, partial(self._step, topic, policy, now))
+        step = _with_spare_room(
+            self._writer, partial(self._indexer.attempt, partial(self._step, topic, policy, now))
+        )
         while count := self._writer.run(step).result():
             deleted += count
         if deleted:
@@ -102,9 +108,24 @@ class Retainer:
 
 def give_back(writer: Writer) -> None:
     """Give free pages back to the file system, some at a time between the appends of others."""
-    tidy = writer.exclusively(partial(_give_back_pages, writer))
+    tidy = _with_spare_room(writer, writer.exclusively(partial(_give_back_pages, writer)))
     while writer.run(tidy).result():
         pass
+
+
+def _with_spare_room(writer: Writer, job: Callable[[], Result]) -> Callable[[], Result]:
+    """A job that makes room, which takes some first: it may go beyond the database's limit."""
+    in_memory = writer.config.durability is Durability.MEMORY
+    limit = partial(limit_pages, writer.db, writer.config, in_memory=in_memory)
+
+    def spared() -> Result:
+        writer.exclusively(partial(limit, spare=_SPARE_BYTES))()
+        try:
+            return job()
+        finally:
+            writer.exclusively(limit)()
+
+    return spared
 
 
 def _give_back_pages(writer: Writer) -> bool:

@@ -19,7 +19,11 @@ _CLOSE: Final = 0.1
 _SLOWEST: Final = 0.5
 """Our choice: no timeout takes more than twice its time, and an hour is made up in two."""
 _WORTH_TELLING: Final = 1.0
-"""Seconds by which a clock is set before the log says so."""
+"""Seconds by which a clock is set before the log says so, and it is written down."""
+_OWN: Final = 1.0
+"""Seconds that a life which begins behind its log has for itself: a nanosecond for each number."""
+_PROMISED: Final = 600.0
+"""Seconds ahead that are written down, so that this is done a few times an hour; our choice."""
 
 _log = logging.getLogger("rumormill.node")
 
@@ -36,6 +40,8 @@ class Clock:
         """What the wall clock was ahead of the steady one when they were compared last."""
         self.offset = self.wall
         """The machine's time is `at * pace + offset`."""
+        self.promised = 0.0
+        """What a later life of the node will take for the latest moment, at least."""
 
     def now(self) -> float:
         """Seconds since 1970 that never go back."""
@@ -49,6 +55,20 @@ class Clock:
     def ahead(self) -> float:
         """Seconds by which our time is ahead of the wall clock, as it was last compared."""
         return self.now() - (self._steady() + self.wall)
+
+    def begin(self, latest: float) -> float | None:
+        """Begin behind the latest moment that the log knows; return what to write down, if that is
+        ahead of us: what we say then is dated behind it, and yet comes before."""
+        return self._promised(latest + _OWN) if latest > self.now() else None
+
+    def promise(self) -> float | None:
+        """What to write down while we are ahead of the clock, if it is time to."""
+        due = self.ahead > _WORTH_TELLING and self.now() + _WORTH_TELLING > self.promised
+        return self._promised(self.now() + _PROMISED) if due else None
+
+    def _promised(self, moment: float) -> float:
+        self.promised = max(moment, self.promised)
+        return self.promised
 
     def follow(self) -> bool:
         """Compare with the wall clock; return whether what is to come comes at another time."""

@@ -50,11 +50,6 @@ that others had brought before make one point: nobody's fault, unless they are t
 """
 NO_QUESTIONS = "the protocol has no questions"
 
-_AHEAD, _OWN, _PROMISED = 1.0, 1.0, 600.0
-"""Seconds: from when on it is written down that our time is ahead of the clock; what a life that
-begins behind its log has for itself, a nanosecond for each number that it says; and how far ahead
-it is written down, so that this is done a few times an hour. Our choice."""
-
 _CONCERNS = sync_peer.CONCERNS | members_peer.CONCERNS
 """What is not the protocol's alone."""
 _SYNC_NUMBERS = 1 << 40
@@ -63,9 +58,6 @@ _SYNC_NUMBERS = 1 << 40
 
 class Driver:
     """One machine, its peers and its timers."""
-
-    _promised = 0.0
-    """What a later life of this node will take for the latest moment, at least."""
 
     def __init__(
         self,
@@ -79,7 +71,7 @@ class Driver:
         journal: Journal,
         config: NodeConfig,
     ) -> None:
-        self.protocol_ids = spec.protocol_ids
+        self.name, self.protocol_ids = spec.name, spec.protocol_ids
         self.protocol, self.machine = machines
         """The protocol's machine, and the whole peer's: that with what stands around it."""
         self.config = config
@@ -93,7 +85,7 @@ class Driver:
         """Called when peers come, go, or have room again."""
         self.queued_bytes = 0
         self._loop = asyncio.get_running_loop()
-        self._clock = Clock(self._loop.time)
+        self.clock = Clock(self._loop.time)
         self._readers = Readers(
             self.channels,
             config,
@@ -117,7 +109,7 @@ class Driver:
         self._connecting: dict[PeerId, None] = {}
         self._commands: dict[int, asyncio.Future[object]] = {}
         self._command_numbers = count(1)
-        self._timers = Timers(self._clock.steadily, lambda timer: self.feed(TimerFired(timer)))
+        self._timers = Timers(self.clock.steadily, lambda timer: self.feed(TimerFired(timer)))
         self._flush_timer: asyncio.TimerHandle | None = None
         self._stopped = False
         journal.feed = self.feed
@@ -140,7 +132,7 @@ class Driver:
 
     def now(self) -> float:
         """Seconds since 1970 that never go back while the node runs."""
-        return self._clock.now()
+        return self.clock.now()
 
     def steady(self) -> float:
         """A clock that nobody sets, for how long things take."""
@@ -150,8 +142,7 @@ class Driver:
         """Start the machine."""
         self._record((self.now(), self.id, trace.NodeUp()))
         latest = latest_moment(self.journal.log)
-        if latest > self.now():
-            self._promise(latest + _OWN)
+        self._promise(self.clock.begin(latest))
         self.feed(inputs.Start(latest))
         self._flush_trace()
 
@@ -176,24 +167,23 @@ class Driver:
         """Once in a while: hand on what was recorded, give up peers that do not read, and see
         whether the clock was set."""
         self._recorder.flush()
-        if self._clock.follow():
+        if self.clock.follow():
             self._timers.set_again()
-        if self._clock.ahead > _AHEAD and self.now() + _AHEAD > self._promised:
-            self._promise(self.now() + _PROMISED)
+        self._promise(self.clock.promise())
         self._readers.inspect(self.config.trace_interval)
         self._flush_timer = self._loop.call_later(self.config.trace_interval, self._flush_trace)
 
-    def _promise(self, moment: float) -> None:
-        """Have a later life go on behind this: what we say is dated ahead of when it came."""
-        self._promised = moment
-        self.journal.keep_note(effects.KeepNote(moment_note(moment)))
+    def _promise(self, moment: float | None) -> None:
+        """Have a later life go on behind this moment, if there is one to be kept."""
+        if moment is not None:
+            self.journal.keep_note(effects.KeepNote(moment_note(moment)))
 
     # Inputs.
 
     def feed(self, event: inputs.Input) -> None:
         """Give the machine an input and carry out what it asks for."""
         concerned = self.machine if type(event) in _CONCERNS else self.protocol
-        self._feed(event, self._clock.now(), concerned.handle)
+        self._feed(event, self.clock.now(), concerned.handle)
         self._recorder.maybe_flush()
 
     def _feed(
@@ -232,7 +222,7 @@ class Driver:
     ) -> int:
         """Give the machine messages of a peer, one at least, until the turn of their connection is
         over; return how many."""
-        record, own, time, clock = self._record, self.id, self._loop.time, self._clock
+        record, own, time, clock = self._record, self.id, self._loop.time, self.clock
         handle = self.protocol.handle  # what peers send is the protocol's alone
         done, at, taken = 0, time(), self.journal.taken
         for message in messages:
@@ -392,7 +382,7 @@ class Driver:
     def _append(self, effect: effects.Append) -> None:
         if type(self._input) is Received:
             self.intake.charge(self._input.peer, effect.event, self._moment)
-        self.journal.append(effect, self._loop.time() + self._clock.wall)
+        self.journal.append(effect, self._loop.time() + self.clock.wall)
 
     def _validate(self, effect: effects.Validate) -> None:
         self.intake.charge(effect.received_from, effect.event, self._moment)

@@ -32,6 +32,7 @@ from rumormill.log.event_log import EventLog
 from rumormill.log.model import Appended
 from rumormill.node.change import Change
 from rumormill.node.config import NodeConfig
+from rumormill.node.delays import Delays
 from rumormill.node.log_reader import LogReader
 from rumormill.node.subscription import Subscription
 from rumormill.node.topic_access import TopicAccess
@@ -109,7 +110,7 @@ class Journal:
         self._refusal: StoreError | None = None
         """Why the machine is being told that barriers are not stored."""
         self._waiting: list[_Taken] = []
-        self.notes = WaitingNotes()
+        self.notes, self.delays = WaitingNotes(), Delays()
         self._in_flight = self._waiting_bytes = 0
         self.taken = self._settled = 0
         """How many events and notes were taken, and of how many of them the fate is known."""
@@ -337,6 +338,8 @@ class Journal:
     def _hand_out(self, batch: list[_Taken], places: Sequence[Appended]) -> None:
         """Give safe events to their subscribers, and the machine word of its barriers."""
         self._settled += len(batch)
+        new = zip(batch, places, strict=True)
+        self.delays.add(each.event for each, at in new if not each.own and not at.duplicate)
         barriers = []
         answers, opened = self._answers, self._access.opened
         for taken, place in zip(batch, places, strict=True):

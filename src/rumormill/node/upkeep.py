@@ -8,10 +8,11 @@ import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
+from rumormill.core.api import Health
 from rumormill.core.errors import LocalError
 from rumormill.core.ids import Topic as TopicName
 from rumormill.log.backup import backup
-from rumormill.log.keeping import RetentionLine, compact, retention_lines, rules_of
+from rumormill.log.keeping import RetentionLine, compact, has_room, retention_lines, rules_of
 from rumormill.log.model import Report, Retention
 from rumormill.node.life import NodeLife
 
@@ -40,6 +41,16 @@ class Upkeep(NodeLife):
         self._check_running()
         chosen = dict(self._rules) if rules is None else rules_of(rules)
         return await asyncio.to_thread(retention_lines, self._log, chosen, topic, apply=apply)
+
+    def health(self) -> Health:
+        """Whether this node lives, and whether it can take events now."""
+        failure = self._journal.failure if self._running else LocalError("it is not running")
+        if failure is not None or self._log.writer().failed:
+            why = " ".join(str(failure or "the log's disk has failed").split())
+            return Health(healthy=False, ready=False, why=why)
+        if self._log.counters.full and not has_room(self._log):
+            return Health(healthy=True, ready=False, why="the log has no room for events")
+        return Health(healthy=True, ready=True, why="ok")
 
     async def compact(self, *, old: bool = False) -> int:
         """Give space that the log does not use back to the file system; return how many bytes.
