@@ -211,7 +211,7 @@ def check(batches: Iterator[Any]) -> Iterator[Any]:
     import pyarrow as pa  # noqa: PLC0415
 
     for batch in batches:
-        columns = (batch.column(name).to_pylist() for name in ("key", "value", "proof"))
+        columns = (batch.column(name).to_pylist() for name in ("author", "value", "proof"))
         yield pa.RecordBatch.from_pydict({"good": [count_good(zip(*columns, strict=True))]})
 
 

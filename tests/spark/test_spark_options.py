@@ -35,7 +35,7 @@ def test_the_defaults_are_kafkas() -> None:
     assert stream().start == Bound(LATEST)
     assert batch().fail_on_data_loss
     assert stream().max_offsets is None
-    assert columns_wanted(HERE) == {"metadata": False, "proof": False}
+    assert not any(columns_wanted(HERE).values())
 
 
 def test_names_are_found_whatever_their_case() -> None:
@@ -75,7 +75,6 @@ def test_exactly_one_way_to_name_topics(options: dict[str, str]) -> None:
     ("option", "instead"),
     [
         ("assign", "subscribe"),
-        ("includeHeaders", "includeMetadata"),
         ("kafka.bootstrap.servers", "node"),
         ("minOffsetsPerTrigger", "leave it out"),
     ],

@@ -6,7 +6,7 @@ a piece of a topic: exactly its events, or an error that names the range. A piec
 lost data, never the end of a batch.
 
 Filters on topic, offset and time are taken over from Spark. Those on topic and offset decide which
-ranges are read at all; one on `received` moves the start of a range forward by the store's time
+ranges are read at all; one on `timestamp` moves the start of a range forward by the store's time
 marks. All are then applied to the Arrow batches, so that they need not be evaluated again.
 """
 
@@ -35,7 +35,7 @@ _COMPARISONS: Final = {
     "LessThan": "less",
     "LessThanOrEqual": "less_equal",
 }
-_TYPES: Final = {"topic": str, "offset": int, "received": datetime, "created": datetime}
+_TYPES: Final = {"topic": str, "offset": int, "timestamp": datetime, "created": datetime}
 
 
 class Condition(msgspec.Struct, frozen=True):
@@ -95,7 +95,7 @@ def narrowed(
                 start = max(start, min(values) + _LOWEST[each.comparison])
             if each.comparison in _BEHIND:
                 stop = min(stop, max(values) + _BEHIND[each.comparison])
-        elif each.column == "received" and each.comparison in _AFTER:
+        elif each.column == "timestamp" and each.comparison in _AFTER:
             found = since(piece.topic, each.value.timestamp() - _ROUNDING)
             start = max(start, stop if found is None else found)
     return Range(piece.topic, start, max(start, stop))

@@ -15,6 +15,7 @@ import msgspec
 
 from rumormill.core.config import nearest
 from rumormill.core.errors import ConfigError
+from rumormill.log.arrow import ON_DEMAND
 from rumormill.spark.access import Access, HomeAccess, NodeAccess, node_of_home
 
 EARLIEST: Final = -2
@@ -45,8 +46,9 @@ READ_OPTIONS: Final = (
     "maxRecordsPerPartition",
     "failOnDataLoss",
     "fetchHistory",
-    "includeProof",
+    "includeHeaders",
     "includeMetadata",
+    "includeProof",
 )
 WRITE_OPTIONS: Final = (*_PLACE, "topic", "writeId")
 _SPARKS_OWN: Final = ("checkpointLocation", "queryName")
@@ -54,7 +56,6 @@ _SPARKS_OWN: Final = ("checkpointLocation", "queryName")
 
 _KAFKAS: Final = {
     "assign": "a topic has one partition here, so name topics with subscribe",
-    "includeheaders": "what an event carries besides its value comes with includeMetadata",
     "groupidprefix": "a read has no group here; leave it out",
     "minoffsetspertrigger": "a batch takes what is there; leave it out",
     "maxtriggerdelay": "a batch takes what is there; leave it out",
@@ -128,7 +129,10 @@ def canonical(options: Mapping[str, str], known: tuple[str, ...]) -> dict[str, s
 def columns_wanted(options: Mapping[str, str]) -> dict[str, bool]:
     """Whether the columns that are not always there are asked for."""
     given = canonical(options, READ_OPTIONS)
-    return {name: _flag(given, f"include{name.title()}", False) for name in ("metadata", "proof")}
+    asked = {"payload": "includeProof"}  # which it is read with: a proof is over it
+    return {
+        name: _flag(given, asked.get(name, f"include{name.title()}"), False) for name in ON_DEMAND
+    }
 
 
 def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:

@@ -27,25 +27,36 @@ from rumormill.spark.options import ReadOptions, columns_wanted, read_options, w
 from rumormill.spark.planning import Offsets
 from rumormill.spark.sink import BatchWriter, StreamWriter
 
-_HEADER: Final = StructType(
-    [StructField("key", types.StringType(), False), StructField("value", types.BinaryType(), False)]
+_HEADERS: Final = types.ArrayType(
+    StructType(
+        [
+            StructField("key", types.StringType(), False),
+            StructField("value", types.BinaryType(), False),
+        ]
+    ),
+    False,
 )
 FULL_SCHEMA: Final = StructType(
     [
-        StructField("topic", types.StringType(), False),
-        StructField("offset", types.LongType(), False),
-        StructField("id", types.BinaryType(), False),
-        StructField("key", types.BinaryType(), False),
+        StructField("key", types.BinaryType(), True),
         StructField("value", types.BinaryType(), False),
-        StructField("created", types.TimestampType(), True),
-        StructField("received", types.TimestampType(), False),
-        StructField("parents", types.ArrayType(types.BinaryType(), False), False),
+        StructField("topic", types.StringType(), False),
+        StructField("partition", types.IntegerType(), False),
+        StructField("offset", types.LongType(), False),
+        StructField("timestamp", types.TimestampType(), False),
+        StructField("timestampType", types.IntegerType(), False),
+        StructField("headers", _HEADERS, True),
+        StructField("id", types.BinaryType(), False),
+        StructField("author", types.BinaryType(), False),
         StructField("publisher", types.StringType(), False),
-        StructField("metadata", types.ArrayType(_HEADER, False), False),
+        StructField("created", types.TimestampType(), True),
+        StructField("parents", types.ArrayType(types.BinaryType(), False), False),
+        StructField("metadata", _HEADERS, False),
         StructField("proof", types.BinaryType(), False),
+        StructField("payload", types.BinaryType(), True),
     ]
 )
-"""Every column; `metadata` and `proof` come when they are asked for."""
+"""Every column, Kafka's first; `log.arrow.ON_DEMAND` come when they are asked for."""
 
 
 class RumormillSource(datasource.DataSource):
