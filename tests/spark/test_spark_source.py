@@ -21,9 +21,10 @@ from spark_samples import (
 from rumormill import SyncNode
 from rumormill.log import Durability, EventLog, StoreConfig
 from rumormill.log.arrow import COLUMNS, TABLE, event_schema
-from rumormill.log.model import Range
+from rumormill.spark import behind_latest
 from rumormill.spark.bronze import INCLUDED
 from rumormill.spark.options import read_options
+from rumormill.spark.replicas import Piece
 from rumormill.spark.source import (
     FULL_SCHEMA,
     BatchReader,
@@ -149,7 +150,7 @@ def test_available_now_stops_at_what_was_there(store: Path) -> None:
         {"home": str(store), "subscribe": "news", "startingOffsets": "earliest"}, streaming=True
     )
     reader = StreamReader(options, ["offset"])
-    reader._target = {"news": 60}
+    reader._target = {("news", 0): 60}
     assert reader.latestOffset({"news": 10}, reader.getDefaultReadLimit()) == {"news": 60}
     assert reader.latestOffset({"news": 60}, reader.getDefaultReadLimit()) == {"news": 60}
     assert reader.latestOffset({"news": 80}, reader.getDefaultReadLimit()) == {"news": 80}
@@ -163,6 +164,8 @@ def test_lag_in_progress(spark: Any, store: Path, tmp_path: Path) -> None:
     query = run_to_end(frame, tmp_path)
     first = source_of(query.recentProgress[0])
     assert (first["endOffset"], first["latestOffset"]) == ({"news": 60}, {"news": 100})
+    assert behind_latest(query.recentProgress[0])["maxOffsetsBehindLatest"] == 40
+    assert behind_latest(query.lastProgress)["maxOffsetsBehindLatest"] == 0
 
 
 def test_metadata_and_proof_are_opt_in(spark: Any, store: Path) -> None:
@@ -244,7 +247,7 @@ def test_arrow_batches_end_to_end(store: Path) -> None:
 
     assert to_arrow_schema(FULL_SCHEMA, timezone="UTC").equals(event_schema(COLUMNS))
     options = read_options({"home": str(store), "subscribe": "news"}, streaming=False)
-    (batch,) = BatchReader(options, list(COLUMNS)).read(RangePartition(Range("news", 0, 100)))
+    (batch,) = BatchReader(options, list(COLUMNS)).read(RangePartition(Piece("news", 0, 100)))
     assert isinstance(batch, pa.RecordBatch)
     assert batch.num_rows == 100
 
