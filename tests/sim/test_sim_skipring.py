@@ -9,8 +9,9 @@ import pytest
 from rumormill.core.errors import ConfigError
 from rumormill.core.trace import Stabilised
 from rumormill.protocols.skipring.labels import text_of
+from rumormill.sim.churn import Unsubscribing
 from rumormill.sim.run import run_scenario
-from rumormill.sim.scenario import Scenario
+from rumormill.sim.scenario import Scenario, Workload
 from rumormill.sim.simulation import Simulation
 from rumormill.trace.entries import Batch
 
@@ -138,6 +139,18 @@ def test_the_tries_deliver_without_flooding() -> None:
     figures = run_scenario(scenario(peers=12, parameters=parameters, cool_down=60.0))
     assert figures["delivery_ratio"] == 1
     assert "publish-new" not in figures["control_messages"]
+
+
+def test_who_leaves_and_comes_back_all_the_time_misses_nothing_that_it_is_owed() -> None:
+    """Many publish while they are out of the ring, and have no neighbours when they do: what they
+    say is with everybody within seconds of entering it, not of many comparisons of tries."""
+    restless = Unsubscribing(fraction=6.0, away=3.0, distribution="exponential")
+    load = Workload(messages=100, topics=2)
+    run = Scenario(protocol="skipring", peers=40, workload=load, unsubscribing=restless)
+    figures = run_scenario(run)
+    assert figures["unsubscribed"]["left"] > 50
+    assert figures["pending"] == 0
+    assert figures["complete_ratio"] == 1
 
 
 def test_the_trace_says_when_the_ring_was_legitimate() -> None:

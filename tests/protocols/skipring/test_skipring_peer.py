@@ -203,6 +203,18 @@ def test_publishing_makes_a_member_that_hears_nothing() -> None:
     assert village.told(BOB, Join) == [Join("news")]
 
 
+def test_what_is_published_before_there_is_a_neighbour_is_flooded_to_the_first() -> None:
+    """Else it would wait for the tries: who enters a ring in order to publish has nobody yet, and
+    may be gone before it has told anybody."""
+    village = Village(BOSS, ANNE, BOB)
+    village.subscribe(ANNE, "news")
+    village.tell(BOB, Publish("news", b"from outside"))
+    assert [each.peers for each in village.told(BOB, Published)] == [0]
+    village.tell(BOB, TimerFired(ENTERED))
+    village.deliver()
+    assert village.delivered(ANNE) == [b"from outside"]
+
+
 def test_publish_only_hears_its_own() -> None:
     """As for the other protocols."""
     village = Village(BOSS, ANNE)

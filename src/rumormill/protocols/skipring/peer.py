@@ -335,6 +335,7 @@ class SkipRing:
             member.publications.receive(sender, message, effects)
         else:
             member.subscriber.receive(sender, message, effects)
+            member.publications.meet_neighbours(effects)
             if member.subscriber.gone:
                 del self.members[topic]
                 self._reads.forget_history(topic)
