@@ -92,6 +92,21 @@ def test_several_supervisors_share_the_topics() -> None:
     assert run.inspection.figures()["legitimate"] is True
 
 
+def test_a_hierarchy_of_topics_lightens_the_supervisor() -> None:
+    """Eight topics of one branch: an eighth of the configurations in a quiet ring, and the same
+    publications and rings after a crash."""
+    load = {"messages": 16, "topics": 8, "rate": 2.0}
+    sent = []
+    for between in ("", "-"):
+        wish = {"workload": load, "parameters": {"hierarchy": between}, "peers": 8}
+        quiet = run_scenario(scenario(start="legitimate", **wish))
+        sent.append(quiet["control_messages"]["set-data"])
+        hurt = run_scenario(scenario(faults=[fault("crash", peers=[1, 2])], cool_down=60.0, **wish))
+        assert [quiet["pending"], hurt["pending"]] == [0, 0]
+        assert quiet["legitimate"] and hurt["legitimate"]
+    assert 6 < sent[0] / sent[1] <= 8
+
+
 @pytest.mark.parametrize(
     "faults",
     [

@@ -88,15 +88,18 @@ class Supervisor:
 
     # TIMEOUT.
 
-    def timeout(self, effects: Effects) -> None:
-        """TIMEOUT: check some tuples, send one configuration, look after those who are silent."""
+    def timeout(self, effects: Effects, *, configures: bool = True) -> None:
+        """TIMEOUT: check some tuples, send one configuration, look after those who are silent.
+
+        In an interval in which another topic has its turn no configuration is sent.
+        """
         self._clock += 1
         self._asked.clear()
         self._check_labels()
         self._check_index()
         self._check_silence(effects)
         count = len(self.database)
-        if count:
+        if count and configures:
             self.next = (self.next + 1) % count
             peer = self.database.get(label_of(self.next))
             if peer is not None:
