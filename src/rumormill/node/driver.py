@@ -221,6 +221,8 @@ class Driver:
                     turn.extend()
                 if at > turn.ends:
                     break
+        if turn is not None and taken < self.journal.taken:
+            turn.fruitful = True
         self._recorder.maybe_flush()
         return done
 
