@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hostile_peer import HostilePeer
+from hostile_peer import MESHSUB, HostilePeer
 
 from live_nodes import honest_pair, run, take, until
 from rumormill import Node
@@ -437,5 +437,35 @@ def test_who_is_cut_off_is_not_read_from_any_more() -> None:
             mallory.frames(FLOODS.yamux(2, 1, 0, 7) * 20_000)
             await until(lambda: "cut-off-useless-frames" in alice.refusals, "it is cut off")
             await until(lambda: not alice._swarm._all, "its connection is gone")
+
+    run(story)
+
+
+def test_who_says_one_thing_again_and_again_is_cut_off_sooner_than_who_is_late() -> None:
+    """What others had brought before is nobody's fault, a few times; then it is a refusal."""
+
+    async def story() -> None:
+        async with Node(None) as alice, HostilePeer() as mallory, HostilePeer() as late:
+            events = await alice.subscribe("news")
+            view = alice._driver.machine.view
+            said = [FLOODS.Rpc(publish=(mallory.message("news", b"x", n),)) for n in range(1200)]
+
+            async def say(peer: HostilePeer, rpcs: list[Any]) -> None:
+                await peer.connect(alice)
+                stream, known = peer.hello("news"), bytes(peer.key.peer_id)
+                await until(lambda: known in view().peers.get("news", ()), "it is a peer")
+                peer.session.send(stream, FLOODS.rpcs(*rpcs))
+                peer.flush()
+
+            await say(mallory, said)
+            await take(events, 1200)
+            await say(late, said)
+            channel = alice._driver.channels[late.key.peer_id]
+            await until(lambda: channel.duplicates == 1200, "all of it is known")
+            assert not any(reason.startswith("cut-off") for reason in alice.refusals)
+            stream = mallory.open(MESHSUB)
+            mallory.session.send(stream, FLOODS.rpcs(said[0]) * 1200)
+            mallory.flush()
+            await until(lambda: "cut-off-repetitions" in alice.refusals, "it is cut off")
 
     run(story)
