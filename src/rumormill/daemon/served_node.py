@@ -182,5 +182,5 @@ class ServedNode(Protocol):
     ) -> list[Receipt]:
         """Publish in this order; return when all of it is safe in the log."""
 
-    async def publish_noted(self, items: Sequence[tuple[Topic, bytes, Note]]) -> list[Receipt]:
+    async def publish_noted(self, items: Sequence[tuple[Topic, Message, Note]]) -> list[Receipt]:
         """Publish rows with their notes, likewise."""

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from rumormill.core import trace
 from rumormill.core.errors import DecodeError, LimitError
-from rumormill.core.ids import PeerId
+from rumormill.core.ids import MessageId, PeerId
 from rumormill.core.inputs import Input
 from rumormill.core.messages import WireMessage
 from rumormill.libp2p.connection import RETIRED, Connection
@@ -44,6 +44,10 @@ _RECENT: Final = 10.0
 read it for so long does not read."""
 _SUSPECTS: Final = 64
 """Large RPCs that are remembered at most; our choice: more than a peer's queue holds."""
+_REMEMBERED_IN_VAIN: Final = 256
+_OFTEN_ENOUGH: Final = 3
+"""Our choice: some 30 kB a peer; and who does not know that we have an event says it once, again
+when its stream was opened anew, and where ways cross."""
 _HELD_MESSAGES = 1024
 """Messages that may arrive before our own stream is open; a peer says hello, not more."""
 
@@ -127,6 +131,8 @@ class Channel(StreamHandler):
         """Bytes that its stream has taken."""
         self.duplicates = 0
         """Events of the peer that others had brought before."""
+        self._in_vain: dict[MessageId, int] = {}
+        """How often it has brought which of them, lately."""
         self.most = 0
         """Bytes of an RPC that the peer takes at most, where it has shown that; else 0."""
         self._large: deque[tuple[float, int, trace.RpcMeta]] = deque(maxlen=_SUSPECTS)
@@ -174,6 +180,14 @@ class Channel(StreamHandler):
             self.queued_bytes > config.queue_bytes // 2
             or self.queued_messages > config.queue_messages // 2
         )
+
+    def harps(self, event: MessageId) -> bool:
+        """Whether the peer brings an event in vain that it has brought so often enough."""
+        counts = self._in_vain
+        count = counts[event] = counts.get(event, 0) + 1
+        if len(counts) > _REMEMBERED_IN_VAIN:
+            del counts[next(iter(counts))]
+        return count > _OFTEN_ENOUGH
 
     def start(self) -> None:
         """Open our stream to the peer."""

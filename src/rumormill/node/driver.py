@@ -46,7 +46,8 @@ _REJECTED = 5.0
 _DUPLICATES = 50
 """What is held against a peer (`libp2p.admission`), beside a point for a refusal: how much at most
 for all that one message was refused, how much for an event that is not valid, and how many events
-that others had brought before make one point: nobody's fault, unless they are thousands a second.
+that others had brought before make one point: nobody's fault, unless they are thousands a second,
+or the peer had brought them itself.
 """
 NO_QUESTIONS = "the protocol has no questions"
 
@@ -237,6 +238,8 @@ class Driver:
                     turn.extend()
                 if at > turn.ends:
                     break
+        if turn is not None and taken < self.journal.taken:
+            turn.fruitful = True
         self._recorder.maybe_flush()
         return done
 
@@ -403,7 +406,9 @@ class Driver:
         channel = self.channels.get(effect.received_from)
         if channel is not None:
             channel.duplicates += 1
-            if not channel.duplicates % _DUPLICATES:
+            if channel.harps(effect.message_id):
+                self._swarm.blame(channel.peer, "repetitions")
+            elif not channel.duplicates % _DUPLICATES:
                 self._swarm.blame(channel.peer, "duplicates")
 
     def _send(self, effect: effects.Send) -> None:

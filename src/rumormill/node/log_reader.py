@@ -34,6 +34,10 @@ _MAX_LOADS: Final = 4096
 
 _MOMENT_NOTE: Final = "moment"
 
+_CHECKERS: Final = 2
+"""Threads for work that needs no log. Our choice: the library that checks signatures lets other
+threads run meanwhile, and with two one of them checks while the loop keeps the other waiting."""
+
 
 Answer: TypeAlias = Callable[[Loaded], None]
 """Takes what was read."""
@@ -49,7 +53,8 @@ class LogReader:
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[tuple[int, Load, Answer]] = deque()
         self._thread = Worker("rumormill-reader")
-        self._beside = Worker("rumormill-checker")
+        self._checkers = [Worker("rumormill-checker") for _ in range(_CHECKERS)]
+        self._computing: deque[tuple[Answer, Future[Loaded]]] = deque()
         self._busy = False
         self._closed = False
         self._disregarded = 0
@@ -77,14 +82,18 @@ class LogReader:
         )
 
     def _compute(self, load: Load, answer: Answer) -> None:
-        """Have work done that needs no log, beside the reads."""
-        if not self._closed:
-            self._beside.submit(lambda: self._read(load)).add_done_callback(
-                lambda done: self._loop.call_soon_threadsafe(self._on_computed, answer, done)
-            )
+        """Have work done that needs no log, beside the reads; answers keep the order of asking."""
+        if self._closed:
+            return
+        checker = self._checkers[0]
+        self._checkers.append(self._checkers.pop(0))
+        working = checker.submit(lambda: self._read(load))
+        self._computing.append((answer, working))
+        working.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._on_computed))
 
-    def _on_computed(self, answer: Answer, working: "Future[Loaded]") -> None:
-        if not self._closed:
+    def _on_computed(self) -> None:
+        while self._computing and self._computing[0][1].done() and not self._closed:
+            answer, working = self._computing.popleft()
             answer(working.result())
 
     def know(self, effect: Disregard) -> None:
@@ -105,13 +114,13 @@ class LogReader:
         """Read nothing more: who is still answered may ask on, and hears nothing."""
         self._closed = True
         self._waiting.clear()
-        self._thread.close()
-        self._beside.close()
+        for worker in (self._thread, *self._checkers):
+            worker.close()
 
     def join(self) -> None:
         """Wait until what is being read is read; not on the event loop."""
-        self._thread.join()
-        self._beside.join()
+        for worker in (self._thread, *self._checkers):
+            worker.join()
 
     def _on_read(self, answer: Answer, reading: "Future[Loaded]") -> None:
         self._busy = False

@@ -320,12 +320,16 @@ class Node(Presence, NodeQuestions, Upkeep):
         self._counts.publish_seconds.add(time.perf_counter() - begun)
         return receipts
 
-    async def publish_noted(self, items: Sequence[tuple[TopicName, bytes, Note]]) -> list[Receipt]:
+    async def publish_noted(
+        self, items: Sequence[tuple[TopicName, bytes | Message, Note]]
+    ) -> list[Receipt]:
         """Publish for a program that may ask again: `log.notes` says afterwards what was done."""
         for topic, _, _ in items:
             self._check_name(topic)
+        data = payloads([message for _, message, _ in items])
+        noted = [(topic, each, note) for (topic, _, note), each in zip(items, data, strict=True)]
         # Who has stopped waiting does not take back what was published.
-        return await asyncio.shield(asyncio.ensure_future(self._journal.publish_many(list(items))))
+        return await asyncio.shield(asyncio.ensure_future(self._journal.publish_many(noted)))
 
     def _check_name(self, topic: TopicName) -> None:
         """Refuse what is no topic's name; the last one is not looked at again."""
