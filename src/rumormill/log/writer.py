@@ -30,13 +30,7 @@ from rumormill.log.heads import Upkeep
 from rumormill.log.model import Appended, Durability, StoreConfig
 from rumormill.log.records import put_kept
 from rumormill.log.rows import INSERT, MAX_OFFSET, EventRow, Group, TopicRow, make_row
-from rumormill.log.schema import (
-    put_events,
-    put_stamp,
-    put_topics,
-    put_unwitnessed,
-    rollback,
-)
+from rumormill.log.schema import put_events, put_stamp, put_topics, put_unwitnessed, rollback
 
 _Places = tuple[list[int], dict[int, None]]
 """The offsets of an append's events, and which of the events were there before."""
