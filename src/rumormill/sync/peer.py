@@ -362,9 +362,10 @@ class SyncedPeer:
             before = len(effects)
             self.protocol.handle(Recovered(session.peer, event, checked), now, effects)
             for effect in effects[before:]:
-                kind = type(effect)
-                good += kind is Append or kind is Validate
-                forged += kind is trace.RejectMessage
+                if isinstance(effect, (Append, Validate)):
+                    good += 1
+                elif isinstance(effect, trace.RejectMessage):  # by the protocol, not by ourselves
+                    forged += effect.received_from == session.peer
         try:
             session.note_stored(fetched.topic, good, forged, now)
         except PeerError as error:
