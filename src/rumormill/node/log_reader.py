@@ -13,14 +13,15 @@ from concurrent.futures import Future
 from typing import Final, TypeAlias
 
 from rumormill.core.effects import ById, Computation, Disregard, Load, Notes, Records
-from rumormill.core.event import Event
+from rumormill.core.event import Event, Note
 from rumormill.core.history import HistoryQuery
 from rumormill.core.ids import MessageId, Topic
 from rumormill.core.inputs import Loaded
 from rumormill.core.where import Filter
 from rumormill.log.errors import DamagedRangeError, OffsetGoneError, StoreError
 from rumormill.log.event_log import EventLog
-from rumormill.log.notes import read_notes
+from rumormill.log.keeping import behind_loss
+from rumormill.log.notes import read_note, read_notes
 from rumormill.log.records import read_records
 from rumormill.log.threads import Worker
 
@@ -30,6 +31,8 @@ _PIECE_BYTES: Final = 1 << 20
 
 _MAX_LOADS: Final = 4096
 """Reads that wait; machines bound their own questions far below it."""
+
+_MOMENT_NOTE: Final = "moment"
 
 _CHECKERS: Final = 2
 """Threads for work that needs no log. Our choice: the library that checks signatures lets other
@@ -178,8 +181,15 @@ def _read_ids(log: EventLog, topic: Topic, ids: tuple[MessageId, ...]) -> tuple[
 
 
 def latest_moment(log: EventLog) -> float:
-    """The latest moment at which an event came that is in the log, or was; 0 if none ever was."""
-    return max((row.received_max for row in log.writer().topics.values()), default=0.0)
+    """The latest moment at which an event came that is in the log, or was, and up to which an
+    earlier life that was ahead of the clock has said its own; 0 if there is none."""
+    promised = float(read_note(log, _MOMENT_NOTE) or 0.0)
+    return max([promised, *(row.received_max for row in log.writer().topics.values())])
+
+
+def moment_note(moment: float) -> Note:
+    """What has a later life take this for the latest moment, at least."""
+    return Note(_MOMENT_NOTE, repr(moment).encode())
 
 
 async def read_history(
@@ -208,6 +218,7 @@ async def read_history(
         want = _PIECE_EVENTS
         if limit is not None and where is None:
             want = min(want, limit - len(found))
+        start = behind_loss(log, topic, start)
         events = await asyncio.to_thread(log.read, topic, start, want)
         if not events:
             break
