@@ -24,8 +24,8 @@ from rumormill.wire.keys import PrivateKey
 
 def _floods() -> Any:
     """The floods of `bench/floods.py`, which measures what they cost."""
-    path = Path(__file__).parents[2] / "bench" / "floods.py"
-    spec = importlib.util.spec_from_file_location("floods", path)
+    path = Path(__file__).parents[2] / "bench" / "flood_frames.py"
+    spec = importlib.util.spec_from_file_location("flood_frames", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
