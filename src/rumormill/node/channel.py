@@ -62,6 +62,9 @@ class MachineSide(Protocol):
     def now(self) -> float:
         """The time, as the machine has it."""
 
+    def steady(self) -> float:
+        """A clock that nobody sets, for how long things take."""
+
     def feed(self, event: Input) -> None:
         """Give the machine an input."""
 
@@ -123,7 +126,7 @@ class Channel(StreamHandler):
         """Why the peer does not take our stream; empty while it may."""
         self.slow = False
         """Whether publishing does not wait for the peer, until its queue is empty again."""
-        self.since = driver.now()
+        self.since = driver.steady()
         self.taken = 0
         """Bytes that its stream has taken."""
         self.duplicates = 0
@@ -274,7 +277,7 @@ class Channel(StreamHandler):
 
     def _find_too_large(self) -> None:
         """The peer has ended our stream: was it because of what we sent?"""
-        since = self.driver.now() - _RECENT
+        since = self.driver.steady() - _RECENT
         suspects = [large for large in self._large if large[0] > since]
         self._large.clear()
         if suspects:
@@ -330,7 +333,7 @@ class Channel(StreamHandler):
         if size > SURELY_TAKEN:
             if 0 < self.most < size:
                 return TOO_LARGE
-            self._large.append((self.driver.now(), size, message.meta))
+            self._large.append((self.driver.steady(), size, message.meta))
         self.connection.active = True
         idle = not self._rest and not self._bulk and not self._urgent
         if idle and stream is not None and not self._resuming:
@@ -338,7 +341,7 @@ class Channel(StreamHandler):
             self.taken += taken
             if taken < size:
                 self._rest, self._cut_short = memoryview(frame)[taken:], frame
-                self._rest_since = self.driver.now()
+                self._rest_since = self.driver.steady()
                 self._queue(len(self._rest))
             return ""
         config = self.driver.config
@@ -348,7 +351,7 @@ class Channel(StreamHandler):
             or self.driver.queued_bytes + size > config.queue_bytes_total
         ):
             return QUEUE_FULL
-        (self._urgent if message.urgent else self._bulk).append((frame, self.driver.now()))
+        (self._urgent if message.urgent else self._bulk).append((frame, self.driver.steady()))
         self._queue(size)
         return ""
 
