@@ -16,8 +16,8 @@ import rumormill.daemon
 from live_nodes import run, until
 from rumormill import LocalError, Node, StoreConfig, SyncNode
 from rumormill.daemon import flight_door
+from rumormill.daemon.control_client import ControlClient
 from rumormill.daemon.control_messages import ControlError, socket_path
-from rumormill.daemon.control_service import ControlClient
 from rumormill.daemon.flight_client import DoorClient
 from rumormill.daemon.flight_messages import ENDPOINT_FILE, TOKEN_FILE
 

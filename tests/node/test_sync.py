@@ -11,6 +11,7 @@ import pytest
 
 from processes import Program, environment
 from rumormill import LocalError, Node, SyncNode, Verdict
+from rumormill.node.subscribing import SubscribeOptions
 
 
 def test_it_takes_the_options_of_a_node() -> None:
@@ -176,3 +177,26 @@ def test_a_forgotten_node_is_closed_when_the_program_ends(tmp_path: Path) -> Non
     assert (ended.returncode, ended.stderr) == (0, "")
     with SyncNode(tmp_path) as node:
         assert [event.data for event in node.history("news")] == [b"kept", b"last words"]
+
+
+def test_named_subscriptions_without_asyncio(tmp_path: Path) -> None:
+    with SyncNode(tmp_path) as node:
+        node.publish_many("work", [b"0", b"1", b"2"])
+        with node.subscribe("work", name="w", since_offset=0, auto_ack=False) as events:
+            given = [next(events), next(events)]
+            events.ack(given[0])
+            assert (events.name, events.pending, events.lag) == ("w", 1, 1)
+            events.nack()
+            assert next(events).via == "again"
+        assert [view.name for view in node.groups()] == ["w"]
+        for event in node.subscribe("work", name="w", timeout=0.2):
+            assert event.offset in (1, 2)
+    with SyncNode(tmp_path) as node:
+        with node.subscribe("work", name="w", timeout=0.2) as events:
+            assert [event.offset for event in events] == []
+        node.forget_group("work", "w")
+
+
+def test_subscribe_takes_what_that_of_a_node_takes() -> None:
+    asked = inspect.signature(Node.subscribe).parameters
+    assert [*SubscribeOptions.__annotations__] == [*asked][2:]

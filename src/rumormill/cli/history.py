@@ -19,8 +19,9 @@ from rumormill.cli.session import open_session, run_async, running_node
 from rumormill.cli.settings import Resolved
 from rumormill.core.event import Event
 from rumormill.core.where import Filter
+from rumormill.daemon.control_client import ControlClient
 from rumormill.daemon.control_messages import BATCH_EVENTS, Events, Synced
-from rumormill.daemon.control_service import ControlClient, read_history
+from rumormill.daemon.control_service import read_history
 from rumormill.log.event_log import EventLog
 from rumormill.node.topic_access import TopicAccess
 from rumormill.protocols.pulsarcast.format import cid as cids

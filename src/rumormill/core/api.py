@@ -94,8 +94,14 @@ class TopicTree(msgspec.Struct, frozen=True):
 
 
 class Reach(msgspec.Struct, frozen=True):
-    """What a subscription takes in besides its topic, where topics are created: see
-    `Node.subscribe`."""
+    """What a subscription takes in besides its topic, where topics are created (Pulsarcast).
+
+    `recursive` takes in all sub-topics, and `follow_versions` the later versions of the topic, as
+    long as the subscription is open. With that, or with `tell_versions`, each announcement of a
+    later version comes as an event of the meta topic whose `via` is "version" (`Node.version_of`
+    reads it). `subscribe_to_meta` and, with `follow=False`, `unsubscribe_from_meta` say whether the
+    meta topic comes and goes along with the topic, if that is not as configured.
+    """
 
     recursive: bool = False
     tell_versions: bool = False
@@ -216,3 +222,20 @@ class PeerView(msgspec.Struct, frozen=True):
     queued_bytes: int
     score: float | None = None
     """What the protocol thinks of it, where it keeps scores (GossipSub)."""
+
+
+class GroupView(msgspec.Struct, frozen=True):
+    """A named subscription, as `Node.groups` shows it; its consumers are a group.
+
+    `next_offset` is where it goes on, `pending` events are handed out and not acknowledged, `lag`
+    events are in the log behind them, `dropped` were deleted by retention before they were read or
+    acknowledged, since the node was started.
+    """
+
+    topic: Topic
+    name: str
+    next_offset: int
+    pending: int
+    lag: int
+    consumers: int = 0
+    dropped: int = 0

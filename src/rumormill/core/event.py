@@ -1,7 +1,7 @@
 """An event: what a publisher said, as protocols, logs and applications hand it to each other.
 
-Two other things are kept: notes, what a protocol must know again after a restart, and records, what
-it holds for other peers.
+Three other things are kept: notes, what a protocol must know again after a restart, records, what
+it holds for other peers, and the positions of named subscriptions.
 """
 
 from collections.abc import Mapping
@@ -17,6 +17,10 @@ UNASSIGNED: Final = -1
 
 VERSION: Final = "version"
 """`Event.via` of an event of a meta topic that announces a later version to a subscriber."""
+
+
+AGAIN: Final = "again"
+"""`Event.via` of an event that was handed out before and not acknowledged."""
 
 
 class Note(msgspec.Struct, frozen=True, gc=False):
@@ -42,8 +46,21 @@ class KeptRecord(msgspec.Struct, frozen=True):
     source: PeerId = b""
 
 
+class Position(msgspec.Struct, frozen=True, gc=False):
+    """How far a named subscription has come in its topic; without `next_offset` it is forgotten.
+
+    Everything before `next_offset` is done with, except what was handed out and has not been
+    acknowledged: `pending`, by offset.
+    """
+
+    topic: Topic
+    name: str
+    next_offset: int | None
+    pending: tuple[int, ...] = ()
+
+
 Kept: TypeAlias = Note | KeptRecord
-"""What is kept beside events."""
+"""What a protocol keeps beside events."""
 
 
 class Head(msgspec.Struct, frozen=True, gc=False):
@@ -64,8 +81,9 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
     A log adds what it knows, and until then it is not known: `received` is our own clock when the
     event came, `offset` its place in the topic, `protocol` the protocol that brought it. `via` is
-    "sync" when a subscriber gets what was fetched because it was missing, and "version" when it is
-    told of a later version of its topic.
+    "sync" when a subscriber gets what was fetched because it was missing, "version" when it is
+    told of a later version of its topic, and "again" when a named subscription hands out what it
+    handed out before.
 
     In a log `data` is what travelled. As an event is handed out, `data` is what its publisher gave,
     and `head` what it said besides, if anything: `key`, `headers` and `content_type` are its parts.

@@ -2,7 +2,9 @@
 
 A frame is four bytes of length, big-endian, and one record. The client asks, the service answers
 each request with one record, in order; a `Subscribe` is answered with `Begun` and then with
-`Events` until the client hangs up. The length is checked before anything is read, on both sides.
+`Events` until the client hangs up. One with a name is answered with `Begun`, and the client goes on
+with `Take` and `Settle` (`control_consumers`). The length is checked before anything is read, on
+both sides.
 """
 
 import asyncio
@@ -17,6 +19,7 @@ from rumormill.core.api import (
     NO_OPTIONS,
     Completeness,
     FetchedHistory,
+    GroupView,
     PeerView,
     Reach,
     Receipt,
@@ -104,6 +107,33 @@ class Subscribe(Request, tag="subscribe", frozen=True):
     """A filter on what events say (`core.where`)."""
     reach: Reach = ALONE
     """What is taken in besides the topic, likewise."""
+    name: str = ""
+    """Of a named subscription, which is answered with `Begun` and then with what is asked for."""
+
+
+class Take(Request, tag="take", frozen=True):
+    """Wait for events of the named subscription of this connection; `Given` answers."""
+
+    most: int = 1
+
+
+class Settle(Request, tag="settle", frozen=True):
+    """Acknowledge events of the named subscription of this connection, or give them `back`;
+    `Settled` answers."""
+
+    offsets: list[int]
+    back: bool = False
+
+
+class ListGroups(Request, tag="groups", frozen=True):
+    """List the named subscriptions."""
+
+
+class ForgetGroup(Request, tag="forget-group", frozen=True):
+    """Forget a named subscription."""
+
+    topic: str
+    name: str
 
 
 class Sync(Request, tag="sync", frozen=True):
@@ -211,6 +241,30 @@ class Events(Answer, tag="events", frozen=True):
     events: list[Event]
     lost: int = 0
     unreadable: int = 0
+
+
+class Given(Answer, tag="given", frozen=True):
+    """The answer to `Take`: events, none at the end; and how the named subscription stands, of
+    which `lost` events were deleted by retention before they were handled."""
+
+    events: list[Event]
+    lost: int
+    pending: int
+    lag: int
+
+
+class Settled(Answer, tag="settled", frozen=True):
+    """The answer to `Settle`, when it is safe, or why it is not; and how things stand."""
+
+    pending: int
+    lag: int
+    error: str = ""
+
+
+class GroupList(Answer, tag="group-list", frozen=True):
+    """The answer to `ListGroups`."""
+
+    groups: list[GroupView]
 
 
 class TopicLine(TopicExtent, frozen=True):

@@ -1,16 +1,14 @@
 """What a command can ask of a node: the same operations in this process and over the socket.
 
 `Service` is the interface, `NodeService` carries it out on a node of this process, `ControlClient`
-asks a running one. The control server calls the second for its clients, and so does a command that
-has no daemon, on a node of its own.
+(`control_client`) asks a running one. The control server calls the second for its clients, and so
+does a command that has no daemon, on a node of its own.
 """
 
 import asyncio
-import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec.structs import asdict, replace
@@ -18,6 +16,7 @@ from msgspec.structs import asdict, replace
 from rumormill.core.api import (
     ALONE,
     FetchedHistory,
+    GroupView,
     Message,
     PeerView,
     Reach,
@@ -30,6 +29,11 @@ from rumormill.core.event import Event, Head
 from rumormill.core.ids import Topic
 from rumormill.core.patterns import is_pattern
 from rumormill.daemon import control_messages as messages
+from rumormill.daemon.control_consumers import (
+    Consumer,
+    NodeConsumer,
+    answer_groups,
+)
 from rumormill.daemon.served_node import ServedNode, ServedSubscription
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import TopicExtent
@@ -60,6 +64,18 @@ class Service(ABC):
         reach: Reach = ALONE,
     ) -> AsyncIterator[messages.Begun | messages.Events]:
         """First `Begun`, then batches of events until the iterator is closed."""
+
+    @abstractmethod
+    async def consume(self, request: messages.Subscribe) -> Consumer:
+        """Become a consumer of a named subscription."""
+
+    async def groups(self) -> list[GroupView]:
+        """All named subscriptions."""
+        return expected(await self.answer(messages.ListGroups()), messages.GroupList).groups
+
+    async def forget_group(self, topic: Topic, name: str) -> None:
+        """Forget one that nobody has open."""
+        expected(await self.answer(messages.ForgetGroup(topic, name)), messages.Done)
 
     async def welcome(self) -> messages.Welcome:
         """Who this is."""
@@ -168,14 +184,7 @@ class NodeService(Service):
         node = self._node
         match request:
             case messages.Hello(version):
-                if version != messages.VERSION:
-                    raise messages.ControlError(
-                        f"the daemon speaks version {messages.VERSION} of the control protocol and"
-                        f" the command version {version}; use the same rumormill for both",
-                        "version",
-                    )
-                peer = str(PeerId(node.id))
-                return messages.Welcome(peer, node.tickets, self._protocol, node.network_ticket())
+                return self._greet(version)
             case messages.Join(ticket):
                 await node.connect(ticket)
                 return messages.Done()
@@ -205,8 +214,22 @@ class NodeService(Service):
                 return messages.TopicCreated(made.name)
             case messages.ShowTopic() | messages.ShowTree():
                 return await self._show(request)
+            case messages.ListGroups() | messages.ForgetGroup():
+                return await answer_groups(node, request)
             case _:
                 return messages.PeerList(node.peers)
+
+    def _greet(self, version: int) -> messages.Welcome:
+        """Say who this is, to who speaks the same."""
+        if version != messages.VERSION:
+            raise messages.ControlError(
+                f"the daemon speaks version {messages.VERSION} of the control protocol and"
+                f" the command version {version}; use the same rumormill for both",
+                "version",
+            )
+        node = self._node
+        peer = str(PeerId(node.id))
+        return messages.Welcome(peer, node.tickets, self._protocol, node.network_ticket())
 
     async def _show(self, request: messages.ShowTopic | messages.ShowTree) -> messages.Answer:
         if isinstance(request, messages.ShowTree):
@@ -275,7 +298,14 @@ class NodeService(Service):
         if offset != 0 and not _end_of(self._node.log, topic):
             start = None  # there is nothing to begin with, and all that ever was is not asked for
         subscription = await self._node.subscribe(
-            topic, history=history, since_offset=start, follow=False, where=where, **asdict(reach)
+            topic,
+            name=None,
+            auto_ack=False,
+            history=history,
+            since_offset=start,
+            follow=False,
+            where=where,
+            **asdict(reach),
         )
         try:
             yield messages.Begun(_end_of(self._node.log, topic) if start is None else start)
@@ -288,6 +318,21 @@ class NodeService(Service):
                 lost = subscription.dropped
         finally:
             subscription.close()
+
+    async def consume(self, request: messages.Subscribe) -> Consumer:
+        """Become a consumer; the node stays in the topic when all are gone."""
+        place = (self._node.log, request.topic, request.offset, request.since)
+        subscription = await self._node.subscribe(
+            request.topic,
+            name=request.name,
+            auto_ack=False,
+            history=request.history,
+            since_offset=await asyncio.to_thread(find_offset, *place),
+            follow=True,
+            where=request.where,
+            **asdict(request.reach),
+        )
+        return NodeConsumer(subscription)
 
 
 def _items(data: list[bytes], head: Head | None) -> Sequence[bytes | Message]:
@@ -356,90 +401,3 @@ async def _batch(subscription: ServedSubscription) -> list[Event] | None:
         events.append(event)
         size += len(event.data)
     return events
-
-
-_READ_AHEAD = 256 * 1024
-"""Bytes that wait for a command that is busy printing; more stay with the daemon."""
-
-
-class NoDaemonError(messages.ControlError):
-    """Nobody serves this home."""
-
-
-class ControlClient(Service):
-    """A connection to a daemon. Make it with `connect`, close it with `close`.
-
-    Calls are made one at a time; a subscription has a connection of its own, because it never ends
-    by itself.
-    """
-
-    def __init__(
-        self, path: Path, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        self._path = path
-        self._reader = reader
-        self._writer = writer
-
-    @classmethod
-    async def connect(cls, path: Path) -> Self:
-        """Connect to the daemon at a socket; `NoDaemonError` when there is no socket."""
-        try:
-            reader, writer = await asyncio.open_unix_connection(str(path), limit=_READ_AHEAD)
-        except FileNotFoundError:
-            raise NoDaemonError(f"no daemon runs in {path.parent}", "no-daemon") from None
-        except ConnectionRefusedError:
-            raise messages.ControlError(
-                f"nobody answers at {path}: the daemon died and left its socket; start it again"
-                f" with `rumormill node`, or remove the file",
-                "stale",
-            ) from None
-        except OSError as error:
-            if len(str(path)) > 100:
-                raise NoDaemonError(f"no daemon runs in {path.parent}", "no-daemon") from None
-            raise messages.ControlError(
-                f"cannot connect to the daemon at {path}: {error.strerror or error}"
-            ) from error
-        client = cls(path, reader, writer)
-        try:
-            await client.welcome()
-        except messages.ControlError:
-            await client.close()
-            raise
-        return client
-
-    async def close(self) -> None:
-        """Hang up."""
-        self._writer.close()
-
-    async def answer(self, request: messages.Request) -> messages.Answer:
-        """Ask the daemon."""
-        with contextlib.suppress(OSError):  # the daemon may have said why before it hung up
-            self._writer.write(messages.encode(request))
-            await self._writer.drain()
-        return await self._next()
-
-    async def _next(self) -> messages.Answer:
-        answer = await messages.read_answer(self._reader)
-        if answer is None:
-            raise messages.ControlError("the daemon has stopped", "gone")
-        return answer
-
-    async def subscribe(
-        self,
-        topic: Topic,
-        *,
-        offset: int | None = None,
-        since: float | None = None,
-        history: Literal["missed", "all", "none"] | None = None,
-        where: str | None = None,
-        reach: Reach = ALONE,
-    ) -> AsyncIterator[messages.Begun | messages.Events]:
-        """First `Begun`, then batches of events until the iterator is closed."""
-        client = await self.connect(self._path)
-        try:
-            request = messages.Subscribe(topic, offset, since, history, where, reach)
-            yield expected(await client.answer(request), messages.Begun)
-            while True:
-                yield expected(await client._next(), messages.Events)
-        finally:
-            await client.close()

@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 from rumormill.core.api import (
     Completeness,
     FetchedHistory,
+    GroupView,
     Linking,
     Message,
     PeerView,
@@ -34,7 +35,24 @@ class ServedSubscription(Protocol):
     def waiting(self) -> int:
         """Events that can be had without waiting."""
 
+    @property
+    def pending(self) -> int:
+        """Of a named one: events that are not acknowledged."""
+
+    @property
+    def lag(self) -> int:
+        """Of a named one: events behind them in the log."""
+
     async def __anext__(self) -> Event: ...
+
+    async def batch(self, limit: int) -> list[Event]:
+        """Wait for events, at most so many; none at the end."""
+
+    async def ack(self, *events: Event | int) -> None:
+        """Acknowledge events of a named one; return when that is safe."""
+
+    def nack(self, *events: Event | int) -> None:
+        """Give events of a named one back."""
 
     def close(self) -> None:
         """End it."""
@@ -143,6 +161,8 @@ class ServedNode(Protocol):
         self,
         topic: Topic,
         *,
+        name: str | None,
+        auto_ack: bool,
         history: Literal["missed", "all", "none"] | None,
         since_offset: int | None,
         follow: bool,
@@ -154,6 +174,12 @@ class ServedNode(Protocol):
         unsubscribe_from_meta: bool | None,
     ) -> ServedSubscription:
         """Subscribe; without `follow`, the topic is left with its last subscription."""
+
+    def groups(self) -> list[GroupView]:
+        """All named subscriptions."""
+
+    async def forget_group(self, topic: Topic, name: str) -> None:
+        """Forget one of them."""
 
     async def sync(
         self,

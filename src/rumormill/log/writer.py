@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from rumormill.core.event import UNASSIGNED, Event, Kept
+from rumormill.core.event import UNASSIGNED, Event, Kept, Position
 from rumormill.core.history import Deleted
 from rumormill.log import errors
 from rumormill.log.errors import StoreError
@@ -51,7 +51,7 @@ class Call(msgspec.Struct):
 
     events: Sequence[Event]
     size: int
-    notes: Sequence[Kept]
+    notes: Sequence[Kept | Position]
     ticket: Ticket = msgspec.field(default_factory=Future)
 
 

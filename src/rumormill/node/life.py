@@ -42,6 +42,7 @@ from rumormill.node.config import (
     tcp_address,
 )
 from rumormill.node.driver import Driver
+from rumormill.node.groups import Groups
 from rumormill.node.journal import Journal
 from rumormill.node.metrics import Counts
 from rumormill.node.patterns import Patterns
@@ -157,6 +158,7 @@ class NodeLife:
         # A large store takes a while to open, in which others on this loop go on.
         self._log = await asyncio.to_thread(EventLog, self._home, self._store_config)
         try:
+            self._groups = await asyncio.to_thread(Groups, self._log)
             self._counts = Counts()
             self._recorder = Recorder((self._counts, *self._observers))
             journal = Journal(self._log, self.id, spec.name, config, self._change, self.access)
@@ -241,6 +243,7 @@ class NodeLife:
         await topics.take_leave(self._spec, self._driver)
         await self._swarm.close()
         await self._journal.drain()
+        self._groups.close()
         for subscription in [*self._journal.all_subscriptions(), *self._patterns]:
             subscription.close()
         self._driver.stop("closed")

@@ -17,34 +17,30 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Concatenate, Literal, ParamSpec, TypeVar
 
-from rumormill.core.api import Completeness, Message, Reach, Receipt
+from rumormill.core.api import Completeness, Message, Receipt
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event, Note
 from rumormill.core.ids import MessageId
 from rumormill.core.ids import Topic as TopicName
-from rumormill.core.inputs import Unsubscribe
-from rumormill.core.patterns import is_pattern
 from rumormill.core.where import Filter
 from rumormill.daemon.doors import Doors
 from rumormill.daemon.flight_door import PemFiles
 from rumormill.log.event_log import EventLog
-from rumormill.log.model import check_topic
 from rumormill.node import synced, topics
 from rumormill.node.callbacks import TopicValidator
-from rumormill.node.kin import Kin, join_kin
 from rumormill.node.log_reader import read_history
 from rumormill.node.metrics import Values, gather_metrics, render_metrics
 from rumormill.node.payloads import payload, payloads
 from rumormill.node.presence import Presence
 from rumormill.node.questions import NodeQuestions
-from rumormill.node.subscription import Overflow, Subscription
+from rumormill.node.subscribing import NodeSubscriptions
 from rumormill.sync.wishes import SyncReport
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 
-class Node(Presence, NodeQuestions):
+class Node(Presence, NodeSubscriptions, NodeQuestions):
     """A peer. Use it as an async context manager, or call `start` and `close`."""
 
     # What is here, and who else may see it.
@@ -59,7 +55,8 @@ class Node(Presence, NodeQuestions):
         """Everything this node counts: value by label, by the names of `node.metrics.METRICS`."""
         self._check_running()
         self._recorder.flush()
-        return gather_metrics(self._counts, self._driver, self._swarm, self._journal)
+        views = self._groups.views()
+        return gather_metrics(self._counts, self._driver, self._swarm, self._journal, views)
 
     def serve(
         self,
@@ -145,107 +142,6 @@ class Node(Presence, NodeQuestions):
         self._follow(topic)
         await synced.remembered(self._driver, topic)
         return Topic(self, topic)
-
-    async def subscribe(
-        self,
-        topic: TopicName,
-        *,
-        history: Literal["missed", "all", "none"] | None = None,
-        since: float | None = None,
-        since_offset: int | None = None,
-        buffer: int = 1024,
-        overflow: Overflow | str = Overflow.CATCH_UP,
-        follow: bool = True,
-        where: str | None = None,
-        recursive: bool = False,
-        tell_versions: bool = False,
-        follow_versions: bool = False,
-        subscribe_to_meta: bool | None = None,
-        unsubscribe_from_meta: bool | None = None,
-    ) -> Subscription:
-        """Subscribe to a topic: an async iterator of events, from now on.
-
-        When this returns, a later life of this node, also of one that was killed, knows of it.
-        Events that this node has missed since it first subscribed to the topic, because it was
-        away or they were lost, are fetched from other nodes and come as well (`Event.via` is
-        "sync"). `history="all"` fetches whatever they keep, `"none"` nothing, and `since` what was
-        published from a time on (seconds since 1970).
-
-        With `since_offset`, it is given this node's log from there on, what is fetched late
-        included; 0 means `history="all"` unless something else is said. `buffer` and `overflow`
-        say how many events may wait and what happens when more come. Closing the subscription
-        does not leave the topic: `unsubscribe` does, or with `follow=False` the end of the last
-        subscription, unless it is followed.
-
-        `where` is a filter on what events say, such as `data.celsius > 30`: others are not handed
-        out (see `core.where`). A pattern of names, `news/*` or `news/#`, subscribes to every such
-        topic that this node knows, and to others when they become known (see `node.patterns`).
-
-        Where topics are created (Pulsarcast): `recursive` takes in all sub-topics, and
-        `follow_versions` the later versions of the topic, as long as the subscription is open. With
-        that, or with `tell_versions`, each announcement of a later version comes as an event of the
-        meta topic whose `via` is "version" (`version_of` reads it). `subscribe_to_meta` and, with
-        `follow=False`, `unsubscribe_from_meta` say whether the meta topic comes and goes along with
-        the topic, if that is not as configured.
-        """
-        self._check_running()
-        check_topic(topic, self._store_config)
-        if since_offset == 0 and since is None:
-            history = history or "all"
-        wanted = synced.wanted_since(history, since)
-        chosen = None if where is None else Filter(where)
-        metas = (subscribe_to_meta, unsubscribe_from_meta)
-        reach = Reach(recursive, tell_versions, follow_versions, *metas)
-        topics.check_reach(self._spec, reach)
-        told = (self._on_closed, self._on_lost, self.access.opened)
-        reads = since_offset is not None
-        subscription = Subscription(
-            topic, self._log, buffer, overflow, chosen, *told, reads_log=reads
-        )
-        subscription.reach = reach
-        await self._begin(subscription, wanted, follow, since_offset)
-        return subscription
-
-    async def _begin(
-        self,
-        subscription: Subscription,
-        wanted: float | None,
-        follow: bool,
-        since_offset: int | None,
-    ) -> None:
-        """Enter what a subscription is to, and look for what belongs to it."""
-        topic, enter = subscription.topic, functools.partial(self._enter, subscription, wanted)
-        if is_pattern(topic):
-            topics.check_pattern(topic, self._spec, since_offset)
-            self._patterns.add(subscription, since_offset, functools.partial(enter, follow))
-        else:
-            enter(follow, topic, since_offset)
-        await synced.remembered_all(self._driver, subscription)
-        if subscription.reach.joint:
-            start = None if since_offset else since_offset
-            kin = Kin(self._spec, self._driver, self._journal, self._on_lost, self.access.opened)
-            subscription.grow(join_kin(subscription, kin, lambda each: enter(False, each, start)))
-
-    async def unsubscribe(
-        self, topic: TopicName, *, unsubscribe_from_meta: bool | None = None
-    ) -> None:
-        """Leave a topic and end its subscriptions; of a pattern, leave every topic of theirs that
-        has no other subscription. `unsubscribe_from_meta` as in `subscribe`."""
-        self._check_running()
-        reach = Reach(unsubscribe_from_meta=unsubscribe_from_meta)
-        topics.check_reach(self._spec, reach)
-        given = self._journal.all_subscriptions()
-        ended = [each for each in [*given, *self._patterns] if each.topic == topic]
-        for subscription in ended:
-            subscription.reach = reach
-            subscription.close()
-        left = [topic]
-        if is_pattern(topic):
-            kept = {name for each in self._journal.all_subscriptions() for name in each.topics}
-            left = [name for each in ended for name in each.topics if name not in kept]
-        for name in left:
-            self._forget(name)
-            self._driver.feed(Unsubscribe(name, unsubscribe_from_meta))
 
     async def publish(
         self,

@@ -24,6 +24,9 @@ from rumormill.log.errors import OffsetAheadError, OffsetGoneError
 from rumormill.log.event_log import EventLog
 
 BUFFER_FULL: Final = "subscriber's buffer full"
+_NAMELESS: Final = (
+    "only a subscription with a name remembers what was acknowledged: subscribe(topic, name=...)"
+)
 _CATCH_UP: Final = 256
 """Events read from the log at a time."""
 
@@ -59,6 +62,8 @@ class Subscription:
             raise LocalError(
                 f"buffer: {buffer!r}, but a subscription's buffer holds at least one event"
             )
+        self.name = ""
+        """The name under which its position is remembered, if it has one."""
         self.topic = topic
         """What was subscribed to: a topic or a pattern."""
         self.dropped = 0
@@ -74,7 +79,7 @@ class Subscription:
         already (`NodeConfig.pattern_topics`) or the protocol refused."""
         self.reads_log = reads_log
         """Whether it is given all that the log gets, and not only what is news."""
-        self._log = log
+        self.log = log
         self._next: dict[Topic, int] = {}
         """The offset of the event that the buffer takes next, by topic."""
         self._behind: dict[Topic, None] = {}
@@ -88,7 +93,7 @@ class Subscription:
             raise LocalError(f"overflow: {overflow!r} is not one of {choices}") from None
         self._on_close = on_close
         self._on_lost = on_lost
-        self._opened = opened
+        self.opened = opened
         self._buffer: deque[Event] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._failure: RumormillError | None = None
@@ -97,7 +102,7 @@ class Subscription:
 
     def enter(self, topic: Topic, since_offset: int | None) -> None:
         """Take the events of a topic, from an offset of the log or from now on."""
-        info = self._log.topic(topic)
+        info = self.log.topic(topic)
         next_offset = 0 if info is None else info.next_offset
         if since_offset is not None:
             if not 0 <= since_offset <= next_offset:
@@ -136,6 +141,31 @@ class Subscription:
             self._buffer.clear()
             return events
         return [self._buffer.popleft() for _ in range(max(1, limit))]
+
+    @property
+    def position(self) -> int:
+        """The offset of its next event: all before it are handed out or passed over."""
+        return self._buffer[0].offset if self._buffer else self._next[self.topic]
+
+    @property
+    def pending(self) -> int:
+        """Of a named one: events that were handed out and are not acknowledged."""
+        raise LocalError(_NAMELESS)
+
+    @property
+    def lag(self) -> int:
+        """Of a named one: events of the log that no consumer of its name was given yet."""
+        raise LocalError(_NAMELESS)
+
+    async def ack(self, *events: Event | int) -> None:
+        """Acknowledge events of a named one, by themselves or by their offsets, or all that were
+        handed out here; when this returns, they do not come again, whatever happens."""
+        raise LocalError(_NAMELESS)
+
+    def nack(self, *events: Event | int) -> None:
+        """Give events of a named one back, or all that are not acknowledged: whoever asks next for
+        an event of that name gets them (`Event.via` is "again")."""
+        raise LocalError(_NAMELESS)
 
     async def _wait(self) -> bool:
         """Wait until there is an event in the buffer; false when none will come."""
@@ -202,13 +232,13 @@ class Subscription:
         limit = min(_CATCH_UP, self._size)
         start = self._next[topic]
         try:
-            events = await asyncio.to_thread(self._log.read, topic, start, limit)
+            events = await asyncio.to_thread(self.log.read, topic, start, limit)
         except OffsetGoneError as gone:
             self.dropped += gone.first_offset - start
             self._next[topic] = gone.first_offset
             return
         if events:
-            readable = [*filter(None, map(self._opened, events))]
+            readable = [*filter(None, map(self.opened, events))]
             if self._where is not None:  # in a thread, because many payloads are read
                 wanted = await asyncio.to_thread(self._where.matching, readable)
                 self.passed_over += len(readable) - len(wanted)
@@ -220,7 +250,7 @@ class Subscription:
             return
         # Nothing was left at `start`. An event committed since then may have been offered while
         # this subscription was still behind: look once more, without giving up the loop.
-        info = self._log.topic(topic)
+        info = self.log.topic(topic)
         if info is None or info.next_offset <= start:
             del self._behind[topic]
 

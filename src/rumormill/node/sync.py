@@ -18,16 +18,17 @@ import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError, Future
-from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack
 
-from rumormill.core.api import Completeness, PeerView, TopicVersion
+from rumormill.core.api import Completeness, GroupView, PeerView, TopicVersion
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event
 from rumormill.core.ids import PeerId
 from rumormill.daemon.doors import Doors
 from rumormill.node.callbacks import TopicValidator
 from rumormill.node.node import Node
-from rumormill.node.subscription import Overflow, Subscription
+from rumormill.node.subscribing import SubscribeOptions
+from rumormill.node.subscription import Subscription
 from rumormill.node.topic_access import TopicAccess
 
 _BATCH: Final = 256
@@ -164,6 +165,7 @@ class SyncNode:
     publish = _waited_for(Node.publish)
     publish_many = _waited_for(Node.publish_many)
     unsubscribe = _waited_for(Node.unsubscribe)
+    forget_group = _waited_for(Node.forget_group)
     history = _waited_for(Node.history)
     fetch = _waited_for(Node.fetch)
     fetch_history = _waited_for(Node.fetch_history)
@@ -177,38 +179,19 @@ class SyncNode:
         self,
         topic: str,
         *,
-        since_offset: int | None = None,
-        buffer: int = 1024,
-        overflow: Overflow | str = Overflow.CATCH_UP,
-        follow: bool = True,
-        where: str | None = None,
-        recursive: bool = False,
-        tell_versions: bool = False,
-        follow_versions: bool = False,
-        subscribe_to_meta: bool | None = None,
-        unsubscribe_from_meta: bool | None = None,
         timeout: float | None = None,
+        **options: Unpack[SubscribeOptions],
     ) -> "SyncSubscription":
-        """Subscribe to a topic: an iterator of events (`Node.subscribe`).
+        """Subscribe to a topic: an iterator of events (`Node.subscribe`, and what that takes).
 
         With `timeout`, the iteration ends when no event has come for so many seconds.
         """
-        subscription = self._call(
-            lambda: self._node.subscribe(
-                topic,
-                since_offset=since_offset,
-                buffer=buffer,
-                overflow=overflow,
-                follow=follow,
-                where=where,
-                recursive=recursive,
-                tell_versions=tell_versions,
-                follow_versions=follow_versions,
-                subscribe_to_meta=subscribe_to_meta,
-                unsubscribe_from_meta=unsubscribe_from_meta,
-            )
-        )
+        subscription = self._call(lambda: self._node.subscribe(topic, **options))
         return SyncSubscription(self, subscription, timeout)
+
+    def groups(self) -> list[GroupView]:
+        """All named subscriptions, open or not."""
+        return self._read(self._node.groups)
 
     def completeness(self, topic: str) -> Completeness:
         """How complete this node's history of a topic is, as far as it knows."""
@@ -239,6 +222,29 @@ class SyncSubscription:
         return self._subscription.topic
 
     @property
+    def name(self) -> str:
+        """The name under which its position is remembered, if it has one."""
+        return self._subscription.name
+
+    @property
+    def pending(self) -> int:
+        """Of a named one: events that were handed out and are not acknowledged."""
+        return self._node._read(lambda: self._subscription.pending)
+
+    @property
+    def lag(self) -> int:
+        """Of a named one: events of the log that no consumer of its name was given yet."""
+        return self._node._read(lambda: self._subscription.lag)
+
+    def ack(self, *events: Event | int) -> None:
+        """Acknowledge events of a named one (`Subscription.ack`)."""
+        self._node._call(lambda: self._subscription.ack(*events))
+
+    def nack(self, *events: Event | int) -> None:
+        """Give events of a named one back (`Subscription.nack`)."""
+        self._node._read(lambda: self._subscription.nack(*events))
+
+    @property
     def dropped(self) -> int:
         """Events lost to a full buffer, or to retention before they were read."""
         return self._subscription.dropped
@@ -259,9 +265,10 @@ class SyncSubscription:
         return self._ready.popleft() if self._ready else None
 
     async def _fill(self, patience: float | None) -> None:
+        most = 1 if self.name else _BATCH  # of a name, others may have what is not asked for
         try:
             async with asyncio.timeout(patience):
-                self._ready.extend(await self._subscription.batch(_BATCH))
+                self._ready.extend(await self._subscription.batch(most))
         except TimeoutError:
             return
 
