@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rumormill.core.inputs import Verdict
     from rumormill.daemon.doors import Doors
     from rumormill.log.model import Durability, StoreConfig
+    from rumormill.node.client import Client, ClientSubscription, connect
     from rumormill.node.cloudevents import from_cloudevent, to_cloudevent
     from rumormill.node.config import NodeConfig
     from rumormill.node.node import Node
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from rumormill.node.sync import SyncDoors, SyncNode, SyncSubscription
 
 __all__ = [
+    "Client",
+    "ClientSubscription",
     "Doors",
     "Durability",
     "Event",
@@ -37,11 +40,14 @@ __all__ = [
     "Topic",
     "Verdict",
     "__version__",
+    "connect",
     "from_cloudevent",
     "to_cloudevent",
 ]
 
 _HOMES = {
+    "Client": "rumormill.node.client",
+    "ClientSubscription": "rumormill.node.client",
     "Doors": "rumormill.daemon.doors",
     "Durability": "rumormill.log.model",
     "Event": "rumormill.core.event",
@@ -60,6 +66,7 @@ _HOMES = {
     "SyncSubscription": "rumormill.node.sync",
     "Topic": "rumormill.node.node",
     "Verdict": "rumormill.core.inputs",
+    "connect": "rumormill.node.client",
     "from_cloudevent": "rumormill.node.cloudevents",
     "to_cloudevent": "rumormill.node.cloudevents",
 }

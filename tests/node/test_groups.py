@@ -100,7 +100,7 @@ def test_consumers_of_a_name_share_and_the_rest_of_one_that_ends_goes_to_another
             assert view(node).consumers == 2
             two.close()
             assert await take(one, 3) == [b"3", b"4", b"5"]
-            one.nack(4)
+            await one.nack(4)
             assert [event.via for event in await take_events(one, 1)] == ["again"]
             await one.ack()
             assert await offered(one) == []
@@ -119,9 +119,9 @@ def test_a_consumer_that_waits_gets_what_another_gives_back() -> None:
             assert await take(one, 1) == [b"0"]
             waits = asyncio.ensure_future(anext(two))
             await asyncio.sleep(0)
-            one.nack()
+            await one.nack()
             assert (await waits).data == b"0"
-            two.nack()
+            await two.nack()
             for _ in range(20):
                 waits = asyncio.ensure_future(anext(two))
                 await asyncio.sleep(0)
@@ -226,7 +226,7 @@ def test_what_cannot_have_a_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
             with pytest.raises(LocalError, match="with a name"):
                 await plain.ack()
             with pytest.raises(LocalError, match="with a name"):
-                plain.nack()
+                await plain.nack()
             await node.subscribe("work", name="w")
             with pytest.raises(LocalError, match="remembers 1 named subscriptions already"):
                 await node.subscribe("work", name="v")

@@ -261,14 +261,7 @@ def _batches_of(
     wish = Subscribe(options.topic, offset, since, options.history, options.where, reach)
     if options.name is not None:
         return consumed(session.service, replace(wish, name=options.name), count)
-    return session.service.subscribe(
-        options.topic,
-        offset=offset,
-        since=since,
-        history=options.history,
-        where=options.where,
-        reach=reach,
-    )
+    return session.service.subscribe(wish)
 
 
 def _tell_versions(announcements: Iterable[Event]) -> None:

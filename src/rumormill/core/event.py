@@ -23,6 +23,11 @@ AGAIN: Final = "again"
 """`Event.via` of an event that was handed out before and not acknowledged."""
 
 
+REPLY_TO: Final = "reply-to"
+CORRELATION_ID: Final = "correlation-id"
+"""Headers of a request: where replies are awaited, and what each of them repeats."""
+
+
 class Note(msgspec.Struct, frozen=True, gc=False):
     """A small record under a key, kept beside the events; a later note replaces an earlier one."""
 
@@ -116,6 +121,11 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     def content_type(self) -> str:
         """What kind of data it is, as in MIME; empty if nobody said."""
         return "" if self.head is None else self.head.content_type
+
+    @property
+    def reply_to(self) -> Topic:
+        """The topic in which its publisher awaits replies, if it does (`Node.request`)."""
+        return self.headers.get(REPLY_TO, "")
 
 
 def filled(event: Event, received: float, offset: int, protocol: str) -> Event:

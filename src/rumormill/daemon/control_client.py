@@ -7,12 +7,11 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import Final, Self
 
-from rumormill.core.api import ALONE, Reach
-from rumormill.core.ids import Topic
 from rumormill.daemon import control_messages as messages
 from rumormill.daemon.control_consumers import Consumer, RemoteConsumer
+from rumormill.daemon.control_messages import Begun, Events
 from rumormill.daemon.control_service import Service, expected
 
 _READ_AHEAD: Final = 256 * 1024
@@ -64,6 +63,11 @@ class ControlClient(Service):
             raise
         return client
 
+    @property
+    def ended(self) -> bool:
+        """Whether the daemon has hung up."""
+        return self._reader.at_eof()
+
     async def close(self) -> None:
         """Hang up."""
         self._writer.close()
@@ -81,20 +85,10 @@ class ControlClient(Service):
             raise messages.ControlError("the daemon has stopped", "gone")
         return answer
 
-    async def subscribe(
-        self,
-        topic: Topic,
-        *,
-        offset: int | None = None,
-        since: float | None = None,
-        history: Literal["missed", "all", "none"] | None = None,
-        where: str | None = None,
-        reach: Reach = ALONE,
-    ) -> AsyncIterator[messages.Begun | messages.Events]:
+    async def subscribe(self, request: messages.Subscribe) -> AsyncIterator[Begun | Events]:
         """First `Begun`, then batches of events until the iterator is closed."""
         client = await self.connect(self._path)
         try:
-            request = messages.Subscribe(topic, offset, since, history, where, reach)
             yield expected(await client.answer(request), messages.Begun)
             while True:
                 yield expected(await client._next(), messages.Events)

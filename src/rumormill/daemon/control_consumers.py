@@ -50,7 +50,7 @@ class NodeConsumer(Consumer):
                 break
             kept += 1
         if kept < len(events):  # they come again, to whoever asks
-            self._subscription.nack(*events[kept:])
+            await self._subscription.nack(*events[kept:])
         given = self._subscription
         return messages.Given(events[:kept], given.dropped, given.pending, given.lag)
 
@@ -58,7 +58,7 @@ class NodeConsumer(Consumer):
         """Acknowledge events, or give them back; of none, nothing is said."""
         given, error = self._subscription, ""
         if back and offsets:
-            given.nack(*offsets)
+            await given.nack(*offsets)
         elif offsets:
             try:
                 await given.ack(*offsets)

@@ -8,6 +8,7 @@ both sides.
 """
 
 import asyncio
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Literal, Union
@@ -26,11 +27,11 @@ from rumormill.core.api import (
     TopicOptions,
     TopicTree,
 )
-from rumormill.core.errors import RumormillError
+from rumormill.core.errors import LocalError
 from rumormill.core.event import Event, Head
 from rumormill.log.model import TopicExtent
 
-VERSION: Final = 1
+VERSION: Final = 2
 
 SOCKET_NAME: Final = "control.sock"
 
@@ -47,12 +48,20 @@ BATCH_EVENTS: Final = 256
 """Events in one batch: they share one commit of the log, and a client waits for one answer."""
 
 
+DEFAULT_HOME: Final = "~/.rumormill"
+
+
+def default_home() -> Path:
+    """Where the node of this user runs, unless another home is named."""
+    return Path(os.environ.get("RUMORMILL_HOME") or DEFAULT_HOME)
+
+
 def socket_path(home: Path) -> Path:
     """Where the node of a home listens to commands."""
     return home / SOCKET_NAME
 
 
-class ControlError(RumormillError):
+class ControlError(LocalError):
     """The daemon cannot be talked to, or refused; `code` names the kind for a program."""
 
     def __init__(self, sentence: str, code: str = "failed") -> None:
@@ -76,14 +85,22 @@ class Join(Request, tag="join", frozen=True):
     ticket: str
 
 
+class Said(msgspec.Struct, frozen=True):
+    """One message: its data, and its key, headers and content type if it has any."""
+
+    data: bytes
+    head: Head | None = None
+
+
 class Publish(Request, tag="publish", frozen=True):
-    """Publish messages in this order, each with this key, headers and content type, if given;
-    `parents` are the events that each of them follows."""
+    """Publish messages in this order; `parents` are the events that each of them follows. With
+    `copies`, one message, until so many other nodes have it, at most `timeout` seconds."""
 
     topic: str
-    data: list[bytes]
-    head: Head | None = None
+    items: list[Said]
     parents: list[str] = []
+    copies: int = 0
+    timeout: float = 0.0
 
 
 class Wait(Request, tag="wait", frozen=True):
@@ -107,6 +124,13 @@ class Subscribe(Request, tag="subscribe", frozen=True):
     """A filter on what events say (`core.where`)."""
     reach: Reach = ALONE
     """What is taken in besides the topic, likewise."""
+    follow: bool = False
+    """Whether the node stays in the topic when the last subscription has ended."""
+    fetch_since: float | None = None
+    """From when on what others have is fetched; `history` or this."""
+    buffer: int = 1024
+    overflow: str = "catch-up"
+    """How many events may wait, and what happens when more come."""
     name: str = ""
     """Of a named subscription, which is answered with `Begun` and then with what is asked for."""
 
@@ -194,6 +218,13 @@ class ShowTree(Request, tag="show-tree", frozen=True):
     """Find all sub-topics of a topic that was created."""
 
     topic: str
+
+
+class Leave(Request, tag="leave", frozen=True):
+    """Leave a topic, or the topics of a pattern, and end all subscriptions to it."""
+
+    topic: str
+    meta: bool | None = None
 
 
 class ListPeers(Request, tag="peers", frozen=True):

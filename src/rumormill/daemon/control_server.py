@@ -220,14 +220,7 @@ class ControlServer:
         writer: asyncio.StreamWriter,
     ) -> None:
         """Send events until the client hangs up; a client that is slow is waited for."""
-        batches = self._service.subscribe(
-            request.topic,
-            offset=request.offset,
-            since=request.since,
-            history=request.history,
-            where=request.where,
-            reach=request.reach,
-        )
+        batches = self._service.subscribe(request)
         hung_up = asyncio.ensure_future(reader.read(1))
         sending = asyncio.ensure_future(_send_all(batches, writer))
         try:

@@ -8,18 +8,16 @@ does a command that has no daemon, on a node of its own.
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import asdict, replace
 
 from rumormill.core.api import (
-    ALONE,
     FetchedHistory,
     GroupView,
     Message,
     PeerView,
-    Reach,
     Receipt,
     TopicOptions,
     TopicTree,
@@ -34,6 +32,7 @@ from rumormill.daemon.control_consumers import (
     NodeConsumer,
     answer_groups,
 )
+from rumormill.daemon.control_messages import Begun, Events
 from rumormill.daemon.served_node import ServedNode, ServedSubscription
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import TopicExtent
@@ -53,16 +52,7 @@ class Service(ABC):
         """Carry out what is no subscription."""
 
     @abstractmethod
-    def subscribe(
-        self,
-        topic: Topic,
-        *,
-        offset: int | None = None,
-        since: float | None = None,
-        history: Literal["missed", "all", "none"] | None = None,
-        where: str | None = None,
-        reach: Reach = ALONE,
-    ) -> AsyncIterator[messages.Begun | messages.Events]:
+    def subscribe(self, request: messages.Subscribe) -> AsyncIterator[Begun | Events]:
         """First `Begun`, then batches of events until the iterator is closed."""
 
     @abstractmethod
@@ -97,8 +87,16 @@ class Service(ABC):
         parents: Sequence[str] = (),
     ) -> list[Receipt]:
         """Publish a batch in its order; return when all of it is safe in the log."""
-        request = messages.Publish(topic, list(data), head, list(parents))
+        items = [messages.Said(each, head) for each in data]
+        return await self.publish_items(messages.Publish(topic, items, list(parents)))
+
+    async def publish_items(self, request: messages.Publish) -> list[Receipt]:
+        """Publish a batch of which each message has a head of its own."""
         return expected(await self.answer(request), messages.Receipts).receipts
+
+    async def leave(self, topic: Topic, meta: bool | None) -> None:
+        """Leave a topic and end its subscriptions."""
+        expected(await self.answer(messages.Leave(topic, meta)), messages.Done)
 
     async def wait(self, topic: Topic, peers: int, seconds: float) -> None:
         """Wait for subscribers."""
@@ -191,13 +189,11 @@ class NodeService(Service):
             case messages.Reload():
                 node.access.reload()
                 return messages.Done()
-            case messages.Publish(topic, data, head, parents):
-                if not 0 < len(data) <= messages.BATCH_EVENTS:
-                    raise messages.ControlError(
-                        f"a batch has 1 to {messages.BATCH_EVENTS} messages"
-                    )
-                items = _items(data, head)
-                return messages.Receipts(await node.publish_many(topic, items, parents=parents))
+            case messages.Publish():
+                return messages.Receipts(await self._publish(request))
+            case messages.Leave(topic, meta):
+                await node.unsubscribe(topic, unsubscribe_from_meta=meta)
+                return messages.Done()
             case messages.Wait() | messages.Sync():
                 try:
                     return await self._in_time(request)
@@ -230,6 +226,21 @@ class NodeService(Service):
         node = self._node
         peer = str(PeerId(node.id))
         return messages.Welcome(peer, node.tickets, self._protocol, node.network_ticket())
+
+    async def _publish(self, request: messages.Publish) -> list[Receipt]:
+        if not 0 < len(request.items) <= (1 if request.copies else messages.BATCH_EVENTS):
+            raise messages.ControlError(f"a batch has 1 to {messages.BATCH_EVENTS} messages")
+        items = [_message(each) for each in request.items]
+        if not request.copies:
+            return await self._node.publish_many(request.topic, items, parents=request.parents)
+        receipt = await self._node.publish(
+            request.topic,
+            **asdict(items[0]),
+            parents=request.parents,
+            copies=request.copies,
+            timeout=request.timeout,
+        )
+        return [receipt]
 
     async def _show(self, request: messages.ShowTopic | messages.ShowTree) -> messages.Answer:
         if isinstance(request, messages.ShowTree):
@@ -277,36 +288,16 @@ class NodeService(Service):
                 return messages.Events(events, unreadable=unreadable)
             offset, since = last + 1, None
 
-    async def subscribe(
-        self,
-        topic: Topic,
-        *,
-        offset: int | None = None,
-        since: float | None = None,
-        history: Literal["missed", "all", "none"] | None = None,
-        where: str | None = None,
-        reach: Reach = ALONE,
-    ) -> AsyncIterator[messages.Begun | messages.Events]:
+    async def subscribe(self, request: messages.Subscribe) -> AsyncIterator[Begun | Events]:
         """First `Begun`, then batches of events until the iterator is closed.
 
         A reader who does not keep up costs no memory: the subscription reads what it missed from
         the log. With its last reader the node leaves a topic that it does not follow itself.
         """
-        if is_pattern(topic) and (offset or since is not None):
+        topic, offset = request.topic, request.offset
+        if is_pattern(topic) and (offset or request.since is not None):
             raise LocalError(f"{topic!r} stands for many topics: begin now, or with all of each")
-        start = await asyncio.to_thread(find_offset, self._node.log, topic, offset, since)
-        if offset != 0 and not _end_of(self._node.log, topic):
-            start = None  # there is nothing to begin with, and all that ever was is not asked for
-        subscription = await self._node.subscribe(
-            topic,
-            name=None,
-            auto_ack=False,
-            history=history,
-            since_offset=start,
-            follow=False,
-            where=where,
-            **asdict(reach),
-        )
+        subscription, start = await self._subscribe(request)
         try:
             yield messages.Begun(_end_of(self._node.log, topic) if start is None else start)
             lost = 0
@@ -320,25 +311,38 @@ class NodeService(Service):
             subscription.close()
 
     async def consume(self, request: messages.Subscribe) -> Consumer:
-        """Become a consumer; the node stays in the topic when all are gone."""
-        place = (self._node.log, request.topic, request.offset, request.since)
+        """Become a consumer."""
+        subscription, _ = await self._subscribe(request)
+        return NodeConsumer(subscription)
+
+    async def _subscribe(
+        self, request: messages.Subscribe
+    ) -> tuple[ServedSubscription, int | None]:
+        """Subscribe for somebody; also where in the log that begins, if not now."""
+        log, topic, offset = self._node.log, request.topic, request.offset
+        start = await asyncio.to_thread(find_offset, log, topic, offset, request.since)
+        if offset != 0 and not _end_of(log, topic):
+            start = None  # there is nothing to begin with, and all that ever was is not asked for
         subscription = await self._node.subscribe(
-            request.topic,
-            name=request.name,
+            topic,
+            name=request.name or None,
             auto_ack=False,
             history=request.history,
-            since_offset=await asyncio.to_thread(find_offset, *place),
-            follow=True,
+            since=request.fetch_since,
+            since_offset=start,
+            buffer=request.buffer,
+            overflow=request.overflow,
+            follow=request.follow or bool(request.name),
             where=request.where,
             **asdict(request.reach),
         )
-        return NodeConsumer(subscription)
+        return subscription, start
 
 
-def _items(data: list[bytes], head: Head | None) -> Sequence[bytes | Message]:
-    if head is None:
-        return data
-    return [Message(each, head.key, head.headers, head.content_type) for each in data]
+def _message(said: messages.Said) -> Message:
+    if said.head is None:
+        return Message(said.data)
+    return Message(said.data, said.head.key, said.head.headers, said.head.content_type)
 
 
 def find_offset(log: EventLog, topic: Topic, offset: int | None, since: float | None) -> int | None:

@@ -51,7 +51,7 @@ class ServedSubscription(Protocol):
     async def ack(self, *events: Event | int) -> None:
         """Acknowledge events of a named one; return when that is safe."""
 
-    def nack(self, *events: Event | int) -> None:
+    async def nack(self, *events: Event | int) -> None:
         """Give events of a named one back."""
 
     def close(self) -> None:
@@ -164,7 +164,10 @@ class ServedNode(Protocol):
         name: str | None,
         auto_ack: bool,
         history: Literal["missed", "all", "none"] | None,
+        since: float | None,
         since_offset: int | None,
+        buffer: int,
+        overflow: str,
         follow: bool,
         where: str | None,
         recursive: bool,
@@ -174,6 +177,23 @@ class ServedNode(Protocol):
         unsubscribe_from_meta: bool | None,
     ) -> ServedSubscription:
         """Subscribe; without `follow`, the topic is left with its last subscription."""
+
+    async def unsubscribe(self, topic: Topic, *, unsubscribe_from_meta: bool | None = None) -> None:
+        """Leave a topic and end its subscriptions."""
+
+    async def publish(
+        self,
+        topic: Topic,
+        data: bytes | str,
+        *,
+        key: bytes | str | None,
+        headers: Mapping[str, str] | None,
+        content_type: str | None,
+        parents: Iterable[str],
+        copies: int,
+        timeout: float,  # noqa: ASYNC109 (as in `Node`)
+    ) -> Receipt:
+        """Publish; return when it is safe here, and as many others have it."""
 
     def groups(self) -> list[GroupView]:
         """All named subscriptions."""

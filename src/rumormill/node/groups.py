@@ -268,7 +268,7 @@ class NamedSubscription(Subscription):
             self._unacknowledged.pop(offset, None)
         await asyncio.shield(self.group.save())
 
-    def nack(self, *events: Event | int) -> None:
+    async def nack(self, *events: Event | int) -> None:
         """Give events back, or all that were not acknowledged: the next who asks gets them."""
         offsets = [_offset(each) for each in events] or [*self._unacknowledged]
         for offset in offsets:

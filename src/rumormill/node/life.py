@@ -132,6 +132,7 @@ class NodeLife:
         """Keys and policies of topics: they may be given and changed while the node runs."""
         self._validators = Validators(self._callbacks, self.access)
         self._change = Change()
+        self._requests, self._replied = 0, dict[TopicName, None]()
         self._doors: dict[Doors, None] = {}
 
     # Life.

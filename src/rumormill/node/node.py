@@ -33,6 +33,7 @@ from rumormill.node.metrics import Values, gather_metrics, render_metrics
 from rumormill.node.payloads import payload, payloads
 from rumormill.node.presence import Presence
 from rumormill.node.questions import NodeQuestions
+from rumormill.node.requesting import Requesting, reply_topic
 from rumormill.node.subscribing import NodeSubscriptions
 from rumormill.sync.wishes import SyncReport
 
@@ -40,7 +41,7 @@ _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 
-class Node(Presence, NodeSubscriptions, NodeQuestions):
+class Node(Presence, NodeSubscriptions, NodeQuestions, Requesting):
     """A peer. Use it as an async context manager, or call `start` and `close`."""
 
     # What is here, and who else may see it.
@@ -259,6 +260,12 @@ class Node(Presence, NodeSubscriptions, NodeQuestions):
         if topic is not None:
             topics.check_name(topic, self._store_config)
         return await synced.sync_now(self._driver, () if topic is None else (topic,), timeout)
+
+    def _reply_topic(self, topic: TopicName) -> TopicName:
+        return reply_topic(self._spec, topic)
+
+    def _is_own(self, event: Event) -> bool:
+        return event.author == self.id
 
     # Validation.
 

@@ -24,7 +24,7 @@ from rumormill.log.errors import OffsetAheadError, OffsetGoneError
 from rumormill.log.event_log import EventLog
 
 BUFFER_FULL: Final = "subscriber's buffer full"
-_NAMELESS: Final = (
+NAMELESS: Final = (
     "only a subscription with a name remembers what was acknowledged: subscribe(topic, name=...)"
 )
 _CATCH_UP: Final = 256
@@ -150,22 +150,22 @@ class Subscription:
     @property
     def pending(self) -> int:
         """Of a named one: events that were handed out and are not acknowledged."""
-        raise LocalError(_NAMELESS)
+        raise LocalError(NAMELESS)
 
     @property
     def lag(self) -> int:
         """Of a named one: events of the log that no consumer of its name was given yet."""
-        raise LocalError(_NAMELESS)
+        raise LocalError(NAMELESS)
 
     async def ack(self, *events: Event | int) -> None:
         """Acknowledge events of a named one, by themselves or by their offsets, or all that were
         handed out here; when this returns, they do not come again, whatever happens."""
-        raise LocalError(_NAMELESS)
+        raise LocalError(NAMELESS)
 
-    def nack(self, *events: Event | int) -> None:
+    async def nack(self, *events: Event | int) -> None:
         """Give events of a named one back, or all that are not acknowledged: whoever asks next for
         an event of that name gets them (`Event.via` is "again")."""
-        raise LocalError(_NAMELESS)
+        raise LocalError(NAMELESS)
 
     async def _wait(self) -> bool:
         """Wait until there is an event in the buffer; false when none will come."""

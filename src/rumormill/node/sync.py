@@ -242,7 +242,7 @@ class SyncSubscription:
 
     def nack(self, *events: Event | int) -> None:
         """Give events of a named one back (`Subscription.nack`)."""
-        self._node._read(lambda: self._subscription.nack(*events))
+        self._node._call(lambda: self._subscription.nack(*events))
 
     @property
     def dropped(self) -> int:
