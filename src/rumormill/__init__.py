@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from rumormill.core.inputs import Verdict
     from rumormill.daemon.doors import Doors
     from rumormill.log.model import Durability, StoreConfig
-    from rumormill.node.client import Client, ClientSubscription, connect
+    from rumormill.node.client import Client, connect
+    from rumormill.node.client_subscription import ClientSubscription
     from rumormill.node.cloudevents import from_cloudevent, to_cloudevent
     from rumormill.node.config import NodeConfig
     from rumormill.node.node import Node
@@ -47,7 +48,7 @@ __all__ = [
 
 _HOMES = {
     "Client": "rumormill.node.client",
-    "ClientSubscription": "rumormill.node.client",
+    "ClientSubscription": "rumormill.node.client_subscription",
     "Doors": "rumormill.daemon.doors",
     "Durability": "rumormill.log.model",
     "Event": "rumormill.core.event",

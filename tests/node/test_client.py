@@ -82,6 +82,11 @@ def test_publish_subscribe_and_history(tmp_path: Path) -> None:
             await client.unsubscribe("news")
             assert not [line for line in await client.topics() if line.subscribed]
             assert await client.peers() == []
+            quiet = await client.subscribe("quiet")
+            waiting = asyncio.ensure_future(quiet.batch())
+            await asyncio.sleep(0)
+            await quiet.ended()
+            assert (await waiting, quiet.closed) == ([], True)
             assert str(await client.completeness("news")) == "not compared with another node yet"
             await client.publish_many("long", [bytes(5000)] * 600)
             assert len(await client.history("long")) == 600
@@ -136,6 +141,23 @@ def test_several_programs_share_a_named_subscription(tmp_path: Path) -> None:
             await mine.ended()
             await until(lambda: node.groups()[0].consumers == 0, "all have hung up")
             await one.forget_group("work", "w")
+
+    run(main)
+
+
+def test_clients_ask_and_answer(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with served(tmp_path) as (_, one), connect(tmp_path) as two:
+
+            async def answer() -> None:
+                async for request in requests:
+                    await two.reply(request, request.data.upper())
+
+            requests = await two.subscribe("sums", name="workers")
+            answering = asyncio.ensure_future(answer())
+            assert (await one.request("sums", b"x", timeout=30)).data == b"X"
+            await requests.ended()
+            await answering
 
     run(main)
 

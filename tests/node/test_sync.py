@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -200,3 +201,19 @@ def test_named_subscriptions_without_asyncio(tmp_path: Path) -> None:
 def test_subscribe_takes_what_that_of_a_node_takes() -> None:
     asked = inspect.signature(Node.subscribe).parameters
     assert [*SubscribeOptions.__annotations__] == [*asked][2:]
+
+
+def test_requests_without_asyncio() -> None:
+    with (
+        SyncNode(None) as node,
+        node.subscribe("sums") as requests,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        asked = pool.submit(node.request, "sums", b"a", timeout=30)
+        node.reply(next(requests), b"A")
+        assert asked.result().data == b"A"
+        many = pool.submit(node.replies, "sums", b"b", timeout=0.3)
+        request = next(requests)
+        for _ in range(2):
+            node.reply(request, b"B")
+        assert [reply.data for reply in many.result()] == [b"B", b"B"]

@@ -116,6 +116,10 @@ class Request:
             f" {self._timeout:g} seconds"
         )
 
+    async def all(self) -> list[Event]:
+        """All replies that come in time."""
+        return [reply async for reply in self._replies()]
+
     def __aiter__(self) -> AsyncIterator[Event]:
         return self._replies()
 

@@ -164,6 +164,9 @@ class SyncNode:
     topic_tree = _waited_for(Node.topic_tree)
     publish = _waited_for(Node.publish)
     publish_many = _waited_for(Node.publish_many)
+    request = _waited_for(Node.request)
+    """Returns the first reply; see `replies`."""
+    reply = _waited_for(Node.reply)
     unsubscribe = _waited_for(Node.unsubscribe)
     forget_group = _waited_for(Node.forget_group)
     history = _waited_for(Node.history)
@@ -188,6 +191,10 @@ class SyncNode:
         """
         subscription = self._call(lambda: self._node.subscribe(topic, **options))
         return SyncSubscription(self, subscription, timeout)
+
+    def replies(self, topic: str, data: bytes | str = b"", *, timeout: float = 5.0) -> list[Event]:
+        """Ask whoever subscribes to a topic; return all replies that come in time."""
+        return self._call(lambda: self._node.request(topic, data, timeout=timeout).all())
 
     def groups(self) -> list[GroupView]:
         """All named subscriptions, open or not."""
