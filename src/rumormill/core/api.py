@@ -134,13 +134,15 @@ class Reach(msgspec.Struct, frozen=True):
 ALONE: Final = Reach()
 
 
-class Receipt(msgspec.Struct, frozen=True):
+class Receipt(msgspec.Struct, frozen=True, weakref=True):
     """An event was published.
 
     It is in this node's log at `offset`, and on disk there since `durable_at`, which is None when
     the node was started with a durability that does not wait for the disk. `peers` says to how
-    many peers it was sent at once; when that is none, `note` says why. `copies` other nodes have
-    said that it is in their logs, if somebody asked.
+    many peers it was handed at once, without those whose queue was full; when nobody subscribes,
+    `note` says so. `dropped` of these peers went, or stopped reading, before it was on its way to
+    them: that number may grow as long as the receipt is kept. What they lack, sync brings them
+    later. `copies` other nodes have said that it is in their logs, if somebody asked.
 
     Where this node may not publish itself, it has asked a peer that may, and the receipt says that
     this peer has published the event, under `id`. `requested` is true then, and `offset` -1: the
@@ -154,6 +156,7 @@ class Receipt(msgspec.Struct, frozen=True):
     peers: int
     note: str = ""
     copies: int = 0
+    dropped: int = 0
 
     @property
     def requested(self) -> bool:

@@ -418,9 +418,14 @@ class Driver:
             if not refusal:
                 record((now, own, SendRPC(peer, meta)))
                 continue
-            record((now, own, trace.DropRPC(peer, meta, refusal)))
+            self.drop(peer, meta, refusal)
             if refusal == QUEUE_FULL:
                 self._on_queue_full(peer, message, len(framed))
+
+    def drop(self, peer: PeerId, meta: trace.RpcMeta, reason: str) -> None:
+        """A message is not sent: trace it, and tell who has a receipt for it."""
+        self.record(trace.DropRPC(peer, meta, reason))
+        self.journal.receipts.drop(meta)
 
     def _on_queue_full(self, peer: PeerId, message: WireMessage, size: int) -> None:
         self._swarm.count("queue-full")
