@@ -217,3 +217,18 @@ def test_requests_without_asyncio() -> None:
         for _ in range(2):
             node.reply(request, b"B")
         assert [reply.data for reply in many.result()] == [b"B", b"B"]
+
+
+def test_it_has_every_call_of_a_node() -> None:
+    """But handles of topics, whose calls are coroutines, and what is the node's own business."""
+    public = [{name for name in dir(each) if name[0] != "_"} for each in (Node, SyncNode)]
+    assert public[0] - public[1] == {"topic", "check_process", "forked"}
+    with SyncNode(None) as node:
+        node.publish("news", b"x")
+        assert [line.name for line in node.topics()] == ["news"]
+        assert node.subscribers("news") == 0
+        assert node.metrics()["topic_msg_published"] == {"news": 1.0}
+        assert node.log.topics()[0].next_offset == 1
+        assert node.network_ticket().endswith(str(node.id))
+        assert (node.refusals, node.links, node.callback_failures) == ({}, [], 0)
+        assert node.sync("news", timeout=20).answered == 0

@@ -215,9 +215,9 @@ class FetchedHistory(msgspec.Struct, frozen=True):
 
 
 class PeerView(msgspec.Struct, frozen=True):
-    """A connected peer, as `Node.peers` shows it."""
+    """A connected peer, as `Node.peers` shows it; `str(peer.id)` is its id as in tickets."""
 
-    id: str
+    id: PeerId
     address: str
     outbound: bool
     protocol: str

@@ -253,6 +253,12 @@ class Welcome(Answer, tag="welcome", frozen=True):
     version: int = VERSION
 
 
+class Joined(Answer, tag="joined", frozen=True):
+    """The answer to `Join`: who that node is."""
+
+    peer: bytes
+
+
 class Receipts(Answer, tag="receipts", frozen=True):
     """One receipt for each message."""
 

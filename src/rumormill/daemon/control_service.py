@@ -71,9 +71,10 @@ class Service(ABC):
         """Who this is."""
         return expected(await self.answer(messages.Hello()), messages.Welcome)
 
-    async def join(self, ticket: str) -> None:
-        """Connect to another node."""
-        expected(await self.answer(messages.Join(ticket)), messages.Done)
+    async def join(self, ticket: str) -> PeerId:
+        """Connect to another node; return its peer id."""
+        answer = await self.answer(messages.Join(ticket))
+        return PeerId(expected(answer, messages.Joined).peer)
 
     async def reload(self) -> None:
         """Read the files of topics' keys and policies again."""
@@ -184,8 +185,7 @@ class NodeService(Service):
             case messages.Hello(version):
                 return self._greet(version)
             case messages.Join(ticket):
-                await node.connect(ticket)
-                return messages.Done()
+                return messages.Joined(await node.connect(ticket))
             case messages.Reload():
                 node.access.reload()
                 return messages.Done()
@@ -355,8 +355,7 @@ def find_offset(log: EventLog, topic: Topic, offset: int | None, since: float | 
     info = log.topic(topic)
     if info is None:
         return max(offset, 0)
-    start = info.next_offset + offset if offset < 0 else offset
-    return max(start, info.first_offset)
+    return max(info.place(offset), info.first_offset)
 
 
 def read_history(

@@ -108,7 +108,7 @@ class ServedNode(Protocol):
     def completeness(self, topic: Topic) -> Completeness:
         """How complete a topic's history is."""
 
-    async def connect(self, ticket: str) -> str:
+    async def connect(self, ticket: str) -> PeerId:
         """Connect to another node."""
 
     async def wait_until_ready(

@@ -18,6 +18,8 @@ from collections.abc import AsyncIterator, Generator, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, Self, Unpack
 
+from msgspec.structs import replace
+
 from rumormill.core.api import (
     Completeness,
     FetchedHistory,
@@ -180,12 +182,12 @@ class Client(Requesting):
     async def peers(self) -> list[PeerView]:
         """The connected peers."""
         async with self._line() as line:
-            return await line.peers()
+            return [replace(peer, id=PeerId(peer.id)) for peer in await line.peers()]
 
-    async def connect(self, ticket: str) -> None:
-        """Connect to the node of a ticket (`Node.connect`)."""
+    async def connect(self, ticket: str) -> PeerId:
+        """Connect to the node of a ticket; return its peer id (`Node.connect`)."""
         async with self._line() as line:
-            await line.join(ticket)
+            return await line.join(ticket)
 
     async def wait_until_ready(
         self,

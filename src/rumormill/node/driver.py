@@ -311,7 +311,7 @@ class Driver:
             channel = self.channels.get(peer)
             views.append(
                 PeerView(
-                    str(ReadablePeerId(peer)),
+                    ReadablePeerId(peer),
                     connection.remote_address,
                     connection.outbound,
                     channel.protocol if channel is not None else "",

@@ -54,6 +54,7 @@ from rumormill.protocols.registry import Hooks, MessageIdFunction, ProtocolSpec
 from rumormill.sync.config import SyncConfig
 from rumormill.sync.peer import SyncedPeer
 from rumormill.trace.entries import Observer, Recorder
+from rumormill.wire import keys
 
 
 class NodeLife:
@@ -257,11 +258,11 @@ class NodeLife:
         self._log.close()
 
     @property
-    def id(self) -> PeerId:
-        """This node's peer id."""
+    def id(self) -> keys.PeerId:
+        """This node's peer id: bytes, and as text (`str`) what tickets and people have."""
         if not hasattr(self, "identity"):
             self._check_running()
-        return self.identity.peer
+        return keys.PeerId(self.identity.peer)
 
     def _enter(
         self,

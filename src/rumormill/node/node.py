@@ -23,6 +23,8 @@ from rumormill.core.event import Event, Note
 from rumormill.core.ids import MessageId
 from rumormill.core.ids import Topic as TopicName
 from rumormill.core.where import Filter
+from rumormill.daemon.control_messages import TopicLine
+from rumormill.daemon.control_service import list_topics
 from rumormill.daemon.doors import Doors
 from rumormill.daemon.flight_door import PemFiles
 from rumormill.log.event_log import EventLog
@@ -35,6 +37,7 @@ from rumormill.node.presence import Presence
 from rumormill.node.questions import NodeQuestions
 from rumormill.node.requesting import Requesting, reply_topic
 from rumormill.node.subscribing import NodeSubscriptions
+from rumormill.node.topics import Who
 from rumormill.sync.wishes import SyncReport
 
 _Arguments = ParamSpec("_Arguments")
@@ -113,6 +116,11 @@ class Node(Presence, NodeSubscriptions, NodeQuestions, Requesting):
 
     # Topics.
 
+    def topics(self) -> list[TopicLine]:
+        """The topics of this node's log and of its network, by name: extents, and who is there."""
+        self._check_running()
+        return list_topics(self._log.topics(), self).topics
+
     def topic(self, name: TopicName) -> "Topic":
         """The topic of a name, as an object with this node's calls. Nothing is joined."""
         topics.check_name(name, self._store_config)
@@ -122,8 +130,8 @@ class Node(Presence, NodeSubscriptions, NodeQuestions, Requesting):
         self,
         name: TopicName,
         *,
-        allowed_publishers: Iterable[topics.Who] | Literal["anyone"] | None = None,
-        request_to_publish: bool | Iterable[topics.Who] | None = None,
+        allowed_publishers: Iterable[Who] | Literal["anyone"] | None = None,
+        request_to_publish: bool | Iterable[Who] | None = None,
         linking: Literal["last-seen", "custom"] | None = None,
         sub_topics: Mapping[str, TopicName] | None = None,
         parent: TopicName | None = None,
@@ -226,9 +234,9 @@ class Node(Presence, NodeSubscriptions, NodeQuestions, Requesting):
     ) -> list[Event]:
         """Read events of a topic from this node's log, each one verified.
 
-        `since_offset` and `since` (a time in seconds, of reception) say where to begin; events that
-        retention has deleted, that no key reads, or that the filter `where` does not match, are
-        passed over. At most `limit` come back.
+        `since_offset`, -5 for the last five, and `since` (a time of reception, in seconds) say
+        where to begin; events that retention has deleted, that no key reads, or that the filter
+        `where` does not match, are passed over. At most `limit` come back.
         Offsets are this log's own. With `order="links"` (Pulsarcast) each event stands behind the
         one that it links to, and otherwise by date: the same order at all nodes that have the same.
         `completeness` says how much of the topic that is, and `sync` completes it.

@@ -12,7 +12,7 @@ from rumormill.core.ids import Topic as TopicName
 from rumormill.core.inputs import Unsubscribe
 from rumormill.core.patterns import is_pattern
 from rumormill.core.where import Filter
-from rumormill.log.model import check_topic
+from rumormill.log.model import TopicExtent, check_topic
 from rumormill.node import synced, topics
 from rumormill.node.groups import NamedSubscription
 from rumormill.node.kin import Kin, join_kin
@@ -73,11 +73,11 @@ class NodeSubscriptions(NodeLife):
         later life, goes on behind what was acknowledged, and several at a time share the events.
         Asking for the next event acknowledges those before; without `auto_ack` only `ack` does.
 
-        With `since_offset`, it is given this node's log from there on, what is fetched late
-        included; 0 means `history="all"` unless something else is said. A name begins there once.
-        `buffer` and `overflow` say how many events may wait and what happens when more come.
-        Closing the subscription does not leave the topic: `unsubscribe` does, or with
-        `follow=False` the end of the last subscription, unless it is followed.
+        With `since_offset`, it is given this node's log from there on, below 0 from the end, what
+        is fetched late included; 0 means `history="all"` unless something else is said. A name
+        begins there once. `buffer` and `overflow` say how many events may wait and what happens
+        when more come. Closing the subscription does not leave the topic: `unsubscribe` does, or
+        with `follow=False` the end of the last subscription, unless it is followed.
 
         `where` is a filter on what events say, such as `data.celsius > 30`: others are not handed
         out (see `core.where`). A pattern of names, `news/*` or `news/#`, subscribes to every such
@@ -119,9 +119,8 @@ class NodeSubscriptions(NodeLife):
             )
         if Overflow(overflow) is not Overflow.CATCH_UP:
             raise LocalError("overflow: a named subscription drops nothing; leave it out")
-        if start is None:
-            info = self._log.topic(topic)
-            start = 0 if info is None else info.next_offset
+        info = self._log.topic(topic) or TopicExtent(topic, 0, 0)
+        start = info.next_offset if start is None else info.place(start)
         feed = functools.partial(self._open, topic, buffer, overflow, where, reach, wanted, follow)
         return await self._groups.join(topic, name, auto_ack, where, start, feed)
 

@@ -105,6 +105,7 @@ class Subscription:
         info = self.log.topic(topic)
         next_offset = 0 if info is None else info.next_offset
         if since_offset is not None:
+            since_offset = max(0, since_offset) if info is None else info.place(since_offset)
             if not 0 <= since_offset <= next_offset:
                 raise OffsetAheadError(topic, since_offset, next_offset)
             self._behind[topic] = None

@@ -20,16 +20,17 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError, Future
 from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack
 
-from rumormill.core.api import Completeness, GroupView, PeerView, TopicVersion
+from rumormill.core.api import PeerView, TopicVersion
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event
-from rumormill.core.ids import PeerId
 from rumormill.daemon.doors import Doors
+from rumormill.log.event_log import EventLog
 from rumormill.node.callbacks import TopicValidator
 from rumormill.node.node import Node
 from rumormill.node.subscribing import SubscribeOptions
 from rumormill.node.subscription import Subscription
 from rumormill.node.topic_access import TopicAccess
+from rumormill.wire.keys import PeerId
 
 _BATCH: Final = 256
 """Events that a subscription carries from one thread to the other at a time: our choice, because
@@ -57,6 +58,18 @@ def _waited_for(
     method: Callable[Concatenate[Node, _Arguments], Awaitable[_Result]],
 ) -> Callable[Concatenate["SyncNode", _Arguments], _Result]:
     return _turned(method, lambda _, result: result)
+
+
+def _read_from(
+    method: Callable[Concatenate[Node, _Arguments], _Result],
+) -> Callable[Concatenate["SyncNode", _Arguments], _Result]:
+    """Make a call of `Node` that waits for nothing one of `SyncNode`."""
+
+    @functools.wraps(method)
+    def call(node: "SyncNode", /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+        return node._read(lambda: method(node._node, *args, **kwargs))
+
+    return call
 
 
 def _takes_what(
@@ -139,7 +152,7 @@ class SyncNode:
 
     @property
     def id(self) -> PeerId:
-        """This node's peer id."""
+        """This node's peer id (`Node.id`)."""
         return self._read(lambda: self._node.id)
 
     @property
@@ -153,10 +166,36 @@ class SyncNode:
         return self._read(lambda: self._node.peers)
 
     @property
+    def links(self) -> list[str]:
+        """The networks around this machine in which nodes find each other by mDNS."""
+        return self._read(lambda: self._node.links)
+
+    @property
+    def refusals(self) -> dict[str, int]:
+        """What peers were refused or cut off for, how often, by reason."""
+        return self._read(lambda: self._node.refusals)
+
+    @property
+    def callback_failures(self) -> int:
+        """How often a function of the application failed: a validator, filter, score or id."""
+        return self._node.callback_failures
+
+    @property
+    def log(self) -> EventLog:
+        """This node's log, for reading; any thread may."""
+        return self._read(lambda: self._node.log)
+
+    @property
     def access(self) -> TopicAccess:
         """Keys and policies of topics; any thread may change them."""
         return self._node.access
 
+    network_ticket = _read_from(Node.network_ticket)
+    subscribers = _read_from(Node.subscribers)
+    topics = _read_from(Node.topics)
+    groups = _read_from(Node.groups)
+    completeness = _read_from(Node.completeness)
+    metrics = _read_from(Node.metrics)
     connect = _waited_for(Node.connect)
     wait_until_ready = _waited_for(Node.wait_until_ready)
     describe_topic = _waited_for(Node.describe_topic)
@@ -170,6 +209,8 @@ class SyncNode:
     unsubscribe = _waited_for(Node.unsubscribe)
     forget_group = _waited_for(Node.forget_group)
     history = _waited_for(Node.history)
+    sync = _waited_for(Node.sync)
+    publish_noted = _waited_for(Node.publish_noted)
     fetch = _waited_for(Node.fetch)
     fetch_history = _waited_for(Node.fetch_history)
     command = _waited_for(Node.command)
@@ -195,14 +236,6 @@ class SyncNode:
     def replies(self, topic: str, data: bytes | str = b"", *, timeout: float = 5.0) -> list[Event]:
         """Ask whoever subscribes to a topic; return all replies that come in time."""
         return self._call(lambda: self._node.request(topic, data, timeout=timeout).all())
-
-    def groups(self) -> list[GroupView]:
-        """All named subscriptions, open or not."""
-        return self._read(self._node.groups)
-
-    def completeness(self, topic: str) -> Completeness:
-        """How complete this node's history of a topic is, as far as it knows."""
-        return self._read(lambda: self._node.completeness(topic))
 
     def version_of(self, event: Event) -> TopicVersion:
         """Read the version of a topic that an event announces whose `via` is "version"."""
