@@ -70,7 +70,7 @@ def test_a_refusal_counts_before_and_after_the_machine_has_spoken() -> None:
     async def main() -> None:
         receipts = Receipts()
         receipts.drop(said)
-        receipt = receipts.make(Published(1, event, 3), event, None)
+        receipt = receipts.make(Published(1, event, 3), event, {})
         receipts.drop(said)
         receipts.drop(other)
         assert (receipt.peers, receipt.dropped) == (1, 0)

@@ -242,3 +242,21 @@ class GroupView(msgspec.Struct, frozen=True):
     lag: int
     consumers: int = 0
     dropped: int = 0
+
+
+class PeerClock(msgspec.Struct, frozen=True):
+    """What time a peer has: by how many seconds it is ahead of ours, give or take so many."""
+
+    id: str
+    ahead: float
+    within: float
+
+
+class Health(msgspec.Struct, frozen=True):
+    """How a node is: whether a restart would help, and whether it takes events."""
+
+    healthy: bool
+    """False when its log has failed: the node must be started again."""
+    ready: bool
+    """False also while its disk is full."""
+    why: str

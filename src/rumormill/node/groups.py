@@ -21,10 +21,11 @@ from rumormill.core.api import GroupView
 from rumormill.core.errors import LocalError, RumormillError
 from rumormill.core.event import AGAIN, Event, Position
 from rumormill.core.ids import Topic
+from rumormill.log.calls import Ticket
 from rumormill.log.errors import OffsetGoneError, StoreError
 from rumormill.log.event_log import EventLog
+from rumormill.log.keeping import behind_loss
 from rumormill.log.positions import read_positions
-from rumormill.log.writer import Ticket
 from rumormill.node.subscription import Overflow, Subscription
 
 MOST_PENDING: Final = 1024
@@ -90,8 +91,11 @@ class Group:
         """Give a consumer an event that was handed out before, if the log still has it."""
         offset = next(iter(self._again))
         del self._again[offset]
+        topic = self.feed.topic
         try:
-            (kept,) = await asyncio.to_thread(self._log.read, self.feed.topic, offset, 1)
+            if behind_loss(self._log, topic, offset) != offset:
+                raise OffsetGoneError(topic, offset, offset + 1)
+            (kept,) = await asyncio.to_thread(self._log.read, topic, offset, 1)
         except OffsetGoneError:
             self.gone += self._held.pop(offset, "") is None
             return []

@@ -7,6 +7,7 @@ The rule: nothing is remembered here for receipts that nobody has.
 """
 
 import asyncio
+from collections.abc import Mapping
 from weakref import WeakValueDictionary
 
 from msgspec.structs import force_setattr
@@ -32,9 +33,10 @@ class Receipts:
         """Refusals of this turn, of events whose receipts may follow."""
         self._loop = asyncio.get_running_loop()
 
-    def make(self, effect: Published, event: Event, place: Appended | None) -> Receipt:
-        """The receipt of an event."""
+    def make(self, effect: Published, event: Event, places: Mapping[_Key, Appended]) -> Receipt:
+        """The receipt of an event; `places` are those of the log."""
         key = (event.topic, event.id)
+        place = places.get(key)
         offset, safe = (-1, None) if place is None else (place.offset, place.durable_at)
         peers = effect.peers
         if self._refused:
