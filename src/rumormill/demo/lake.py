@@ -9,7 +9,8 @@ Spark is stopped, which ends the call.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -26,6 +27,8 @@ from rumormill.spark.verifying import VALID, verify
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from rumormill.demo.run import Result
 
 PART: Final = "demo"
 """The lake's part; the runs in it are `demo/gossipsub` and so on."""
@@ -109,15 +112,15 @@ class Mill:
 
     async def mill(
         self,
-        traces: Mapping[Participant, Sequence[str]],
+        results: Mapping[Participant, "Result"],
         script: Script,
         tell: Callable[[str], None],
     ) -> None:
         """Make the lake's tables of the traces of all runs."""
         files = [
             TraceFile(run_of(each.label), number, path)
-            for each, paths in traces.items()
-            for number, path in enumerate(paths)
+            for each, result in results.items()
+            for number, path in enumerate(result.traces)
         ]
         about = {
             run_of(each.label): {
@@ -125,8 +128,9 @@ class Mill:
                 "preset": each.preset,
                 "peers": script.nodes,
                 "seed": str(script.seed),
+                "figures": json.dumps(result.noted),
             }
-            for each in traces
+            for each, result in results.items()
         }
         source = Source(PART, self._folder, tuple(files), about=about)
         await self._do(lambda: mill(self._spark, source, self.lake, tell=tell))
