@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import msgspec
-from pyspark.sql import DataFrame, types
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from rumormill.core.errors import DecodeError, PeerError
@@ -28,7 +28,7 @@ from rumormill.protocols.pulsarcast.history.graph import HistoryVerifier
 from rumormill.protocols.radius.messages import from_event as from_radius
 from rumormill.protocols.radius.messages import is_signed
 from rumormill.protocols.skipring import envelope
-from rumormill.spark.tables import COLUMNS
+from rumormill.spark.tables import ddl
 
 VALID: Final = "valid"
 ABSENT: Final = "absent"
@@ -111,24 +111,8 @@ def verify_event(protocol: str, event: Event, verifier: SignatureVerifier) -> Ve
         return Verdict(False, INVALID, BAD_PROOF)
 
 
-_KINDS: Final[dict[str, types.DataType]] = {
-    "STRING": types.StringType(),
-    "BIGINT": types.LongType(),
-    "BINARY": types.BinaryType(),
-    "BOOLEAN": types.BooleanType(),
-    "TIMESTAMP": types.TimestampType(),
-    "ARRAY<BINARY>": types.ArrayType(types.BinaryType()),
-}
-_LINKS: Final = ("missing_parents", "children", "is_root", "is_head")
-
-SCHEMA: Final = types.StructType(
-    [
-        types.StructField(name, _KINDS[kind])
-        for name, kind in COLUMNS["events_verified"]
-        if name not in _LINKS
-    ]
-)
-"""Of verdicts, before links are followed; not as text, which Spark would have to be asked about."""
+SCHEMA: Final = ddl("events_verified").partition(", `missing_parents`")[0]
+"""Of verdicts, before links are followed."""
 
 
 def verify(events: DataFrame) -> DataFrame:
