@@ -10,7 +10,7 @@ Spark is stopped, which ends the call.
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -27,8 +27,6 @@ from rumormill.spark.verifying import VALID, verify
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from rumormill.demo.run import Result
 
 PART: Final = "demo"
 """The lake's part; the runs in it are `demo/gossipsub` and so on."""
@@ -112,15 +110,15 @@ class Mill:
 
     async def mill(
         self,
-        results: Mapping[Participant, "Result"],
+        results: Mapping[Participant, tuple[Sequence[str], Mapping[str, Any]]],
         script: Script,
         tell: Callable[[str], None],
     ) -> None:
-        """Make the lake's tables of the traces of all runs."""
+        """Make the lake's tables of the traces of all runs, and of what was noted of each."""
         files = [
             TraceFile(run_of(each.label), number, path)
-            for each, result in results.items()
-            for number, path in enumerate(result.traces)
+            for each, (paths, _) in results.items()
+            for number, path in enumerate(paths)
         ]
         about = {
             run_of(each.label): {
@@ -128,9 +126,9 @@ class Mill:
                 "preset": each.preset,
                 "peers": script.nodes,
                 "seed": str(script.seed),
-                "figures": json.dumps(result.noted),
+                "figures": json.dumps(noted),
             }
-            for each, result in results.items()
+            for each, (_, noted) in results.items()
         }
         source = Source(PART, self._folder, tuple(files), about=about)
         await self._do(lambda: mill(self._spark, source, self.lake, tell=tell))

@@ -384,7 +384,11 @@ async def _run(
 async def _mill(runs: Sequence[RunSummary], script: Script, watcher: Watcher, mill: "Mill") -> None:
     from rumormill.demo.lake import run_of  # noqa: PLC0415 (an extra)
 
-    results = {run.participant: run.result for run in runs if run.result is not None}
+    results = {
+        run.participant: (run.result.traces, run.result.noted)
+        for run in runs
+        if run.result is not None
+    }
     watcher.say("Spark mills the traces of all runs")
     await mill.mill(results, script, lambda text: watcher.say(f"Spark: {text}"))
     found = figures_of_lake(mill.lake)
