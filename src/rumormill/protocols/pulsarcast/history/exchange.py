@@ -90,7 +90,7 @@ class Reconciliation:
     def __post_init__(self) -> None:
         self._context.operations.steps |= {
             (Agreement, RangeFetched): self._on_agreement,
-            (NewsFetch, RangeFetched): lambda *_: None,
+            (NewsFetch, RangeFetched): self._on_news_fetched,
             (HaveAnswer, Loaded): self._on_loaded,
         }
 
@@ -235,6 +235,11 @@ class Reconciliation:
             return
         if feed.timeline.digest(terms.start, terms.end) != (terms.count, terms.checksum):
             self.fetch(feed, peer, terms.start, terms.end, NewsFetch(), now, effects)
+
+    def _on_news_fetched(
+        self, _: NewsFetch, news: RangeFetched, now: float, effects: Effects
+    ) -> None:
+        """What came has been taken in; what has not, the neighbour tells once more."""
 
     # Fetching a range.
 
