@@ -23,6 +23,7 @@ MODULES: Final = {
     "rumormill.cli.daemon": ("node", "supervisor", "serve-store"),
     "rumormill.cli.demo": ("demo",),
     "rumormill.cli.doctor": ("doctor",),
+    "rumormill.cli.groups": ("groups",),
     "rumormill.cli.history": ("get", "history", "peers", "sync", "ticket"),
     "rumormill.cli.inspecting": ("inspect",),
     "rumormill.cli.network": ("network",),

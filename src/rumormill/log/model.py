@@ -50,6 +50,10 @@ class TopicExtent(msgspec.Struct, frozen=True, gc=False):
     size: int = 0
     head_hash: bytes = b""
 
+    def place(self, offset: int) -> int:
+        """An offset as given: below 0 it counts from the end, -5 for the last five."""
+        return offset if offset >= 0 else max(self.first_offset, self.next_offset + offset)
+
 
 class Range(msgspec.Struct, frozen=True):
     """The events `start` to `stop - 1` of a topic."""
