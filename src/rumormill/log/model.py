@@ -138,8 +138,9 @@ class StoreConfig(msgspec.Struct, frozen=True):
     """Most bytes of the database file; None leaves it to the disk, or to 1 GiB in memory."""
 
     reserve_bytes: int = 64 * 2**20
-    """What appends leave free on the disk: a write-ahead log is folded into as much more of the
-    database (32 MiB), and deleting takes as much again before it gives back. 0: nothing."""
+    """What appends leave free on the disk, of a small one a quarter: a write-ahead log is folded
+    into as much more of the database (32 MiB), and deleting takes as much again before it gives
+    back. 0: nothing."""
 
     readers: int = 4
     """Most read connections at once; more readers wait. Each holds up to 2 MiB of cache."""
