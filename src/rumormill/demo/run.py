@@ -104,6 +104,9 @@ class Result(msgspec.Struct, frozen=True):
     """Publications that were under way when their node was killed."""
     audit: Audit
     traces: list[str]
+    noted: dict[str, Any]
+    """What its traces do not say: who was killed and when, what topics are called, what was
+    acknowledged and lost."""
 
 
 Follow = Callable[[Network], contextlib.AbstractAsyncContextManager[None]]
@@ -161,6 +164,15 @@ class Run:
             self._unacknowledged,
             found,
             [str(each) for each in traces],
+            {
+                "faults": [
+                    (each.killed_at, each.back_at, f"n{each.node} killed")
+                    for each in self._absences
+                ],
+                "topic_names": {called: name for name, called in self.network.names.items()},
+                "acknowledged": found.acknowledged,
+                "lost": found.lost,
+            },
         )
 
     async def _publish(self) -> None:
@@ -365,9 +377,13 @@ async def _run(
 async def _mill(runs: Sequence[RunSummary], script: Script, watcher: Watcher, mill: "Mill") -> None:
     from rumormill.demo.lake import run_of  # noqa: PLC0415 (an extra)
 
-    traces = {run.participant: run.result.traces for run in runs if run.result is not None}
+    results = {
+        run.participant: (run.result.traces, run.result.noted)
+        for run in runs
+        if run.result is not None
+    }
     watcher.say("Spark mills the traces of all runs")
-    await mill.mill(traces, script, lambda text: watcher.say(f"Spark: {text}"))
+    await mill.mill(results, script, lambda text: watcher.say(f"Spark: {text}"))
     found = figures_of_lake(mill.lake)
     for run in runs:
         run.figures = found.get(run_of(run.participant.label))
