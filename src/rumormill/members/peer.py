@@ -52,11 +52,17 @@ from rumormill.protocols.registry import Hooks, ProtocolSpec, QuerySpec
 MEMBERS_PROTOCOL: Final = "/rumormill/members/1.0.0"
 
 TABLE: Final = KademliaConfig(
-    k=8, bootstrap_delay=0.2, refresh_interval=300.0, republish_interval=600.0, provider_age=1800.0
+    k=8,
+    bootstrap_delay=0.2,
+    refresh_interval=300.0,
+    refresh_pause=100.0,
+    republish_interval=600.0,
+    provider_age=1800.0,
 )
 """The hash table of members. Our choices: it is for finding somebody, not for keeping values, so
-less than the specification's k will do; who joins knows others at once, lest the one whose ticket
-it has is gone before; and who has gone is to be forgotten within half an hour."""
+less than the specification's k will do; who joins knows its neighbours at once, lest the one whose
+ticket it has is gone before, and peers at other distances later, because each whom it asks for that
+costs a handshake; and who has gone is to be forgotten within half an hour."""
 
 MEMBER_QUERIES: Final = QuerySpec(
     (MEMBERS_PROTOCOL,),
