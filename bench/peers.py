@@ -87,6 +87,7 @@ class Process:
 
     def __init__(self, command: list[str], tree: Path) -> None:
         environment = {**os.environ, "PYTHONPATH": str(tree / "src")}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # what is installed is compiled
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
         )

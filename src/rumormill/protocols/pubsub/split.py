@@ -79,10 +79,10 @@ class _Shared:
         """Whether an RPC of this size for these peers still finds room."""
         return self.peers == peers and self.size + size <= self.limit
 
-    def add(self, rpc: Rpc) -> None:
-        """Take the message of an RPC in."""
+    def add(self, rpc: Rpc, size: int) -> None:
+        """Take the message of an RPC of this size in."""
         self.messages += rpc.publish
-        self.size += rpc.meta.size
+        self.size += size
 
     def rpc(self) -> Rpc:
         """Return the RPC."""
@@ -107,10 +107,11 @@ def interleaved(batch: Iterable[Effects], max_rpc: int) -> Effects:
                 receipts.append(effect)
             elif isinstance(effect, SendAll) and _is_one_message(effect.message):
                 rpc: Rpc = effect.message
-                if shared is None or not shared.takes(effect.peers, rpc.meta.size):
+                size = rpc.meta.size
+                if shared is None or not shared.takes(effect.peers, size):
                     shared = _Shared(effect.peers, limit)
                     copies.append(shared)
-                shared.add(rpc)
+                shared.add(rpc, size)
             elif isinstance(effect, Send) and _carries_data(effect.message):
                 copies.append(effect)
             else:
@@ -133,9 +134,10 @@ def share_rpcs(effects: Effects, max_rpc: int) -> None:
     copies: list[_Shared] = []
     for effect in effects:
         if isinstance(effect, SendAll) and _is_one_message(effect.message):
-            if not copies or not copies[-1].takes(effect.peers, effect.message.meta.size):
+            size = effect.message.meta.size
+            if not copies or not copies[-1].takes(effect.peers, size):
                 copies.append(_Shared(effect.peers, limit))
-            copies[-1].add(effect.message)
+            copies[-1].add(effect.message, size)
         elif isinstance(effect, SendAll) and (ids := _unwanted(effect.message)):
             unwanted.setdefault(effect.peers, []).extend(ids)
         else:
