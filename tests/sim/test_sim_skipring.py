@@ -9,8 +9,9 @@ import pytest
 from rumormill.core.errors import ConfigError
 from rumormill.core.trace import Stabilised
 from rumormill.protocols.skipring.labels import text_of
+from rumormill.sim.churn import Unsubscribing
 from rumormill.sim.run import run_scenario
-from rumormill.sim.scenario import Scenario
+from rumormill.sim.scenario import Scenario, Workload
 from rumormill.sim.simulation import Simulation
 from rumormill.trace.entries import Batch
 
@@ -91,6 +92,21 @@ def test_several_supervisors_share_the_topics() -> None:
     assert run.inspection.figures()["legitimate"] is True
 
 
+def test_a_hierarchy_of_topics_lightens_the_supervisor() -> None:
+    """Eight topics of one branch: an eighth of the configurations in a quiet ring, and the same
+    publications and rings after a crash."""
+    load = {"messages": 16, "topics": 8, "rate": 2.0}
+    sent = []
+    for between in ("", "-"):
+        wish = {"workload": load, "parameters": {"hierarchy": between}, "peers": 8}
+        quiet = run_scenario(scenario(start="legitimate", **wish))
+        sent.append(quiet["control_messages"]["set-data"])
+        hurt = run_scenario(scenario(faults=[fault("crash", peers=[1, 2])], cool_down=60.0, **wish))
+        assert [quiet["pending"], hurt["pending"]] == [0, 0]
+        assert quiet["legitimate"] and hurt["legitimate"]
+    assert 6 < sent[0] / sent[1] <= 8
+
+
 @pytest.mark.parametrize(
     "faults",
     [
@@ -138,6 +154,18 @@ def test_the_tries_deliver_without_flooding() -> None:
     figures = run_scenario(scenario(peers=12, parameters=parameters, cool_down=60.0))
     assert figures["delivery_ratio"] == 1
     assert "publish-new" not in figures["control_messages"]
+
+
+def test_who_leaves_and_comes_back_all_the_time_misses_nothing_that_it_is_owed() -> None:
+    """Many publish while they are out of the ring, and have no neighbours when they do: what they
+    say is with everybody within seconds of entering it, not of many comparisons of tries."""
+    restless = Unsubscribing(fraction=6.0, away=3.0, distribution="exponential")
+    load = Workload(messages=100, topics=2)
+    run = Scenario(protocol="skipring", peers=40, workload=load, unsubscribing=restless)
+    figures = run_scenario(run)
+    assert figures["unsubscribed"]["left"] > 50
+    assert figures["pending"] == 0
+    assert figures["complete_ratio"] == 1
 
 
 def test_the_trace_says_when_the_ring_was_legitimate() -> None:

@@ -203,6 +203,18 @@ def test_publishing_makes_a_member_that_hears_nothing() -> None:
     assert village.told(BOB, Join) == [Join("news")]
 
 
+def test_what_is_published_before_there_is_a_neighbour_is_flooded_to_the_first() -> None:
+    """Else it would wait for the tries: who enters a ring in order to publish has nobody yet, and
+    may be gone before it has told anybody."""
+    village = Village(BOSS, ANNE, BOB)
+    village.subscribe(ANNE, "news")
+    village.tell(BOB, Publish("news", b"from outside"))
+    assert [each.peers for each in village.told(BOB, Published)] == [0]
+    village.tell(BOB, TimerFired(ENTERED))
+    village.deliver()
+    assert village.delivered(ANNE) == [b"from outside"]
+
+
 def test_publish_only_hears_its_own() -> None:
     """As for the other protocols."""
     village = Village(BOSS, ANNE)
@@ -393,6 +405,39 @@ def test_topics_change_hands_and_rings_stay() -> None:
     assert len(village.peers[second].supervised[moved].database) == 2
     assert len(village.peers[BOSS].supervised[stayed].database) == 2
     assert village.peers[ANNE].members[moved].subscriber.confirmed
+
+
+@pytest.mark.parametrize(("between", "each"), [("", 6), ("/", 2)])
+def test_topics_of_one_branch_take_turns(between: str, each: int) -> None:
+    """Section 1.3: the supervisor's overhead is linear in the number of topics, or of branches
+    where topics are organised in a hierarchy. Each topic has its turn all the same."""
+    topics = ("news/a", "news/b", "news/c", "chat/a", "chat/b", "chat/c")
+    config = override(CONFIG, {"hierarchy": between, "max_subscriptions": 6, "max_topics": 6})
+    village = Village(BOSS, ANNE, BOB, config=config)
+    for topic in topics:
+        village.subscribe(ANNE, topic)
+        village.subscribe(BOB, topic)
+    served: dict[str, int] = {}
+    for _ in range(12):
+        effects = village.tell(BOSS, TimerFired(TIMEOUT))
+        sent = [mail.message.topic for mail in effects if isinstance(mail, Mail)]
+        assert len(sent) == each
+        served |= {topic: served.get(topic, 0) + 1 for topic in sent}
+        village.deliver()
+    assert served == dict.fromkeys(topics, 2 * each)
+
+
+def test_a_branch_is_watched_in_every_interval() -> None:
+    """Who is silent is asked again whether or not its topic has the turn."""
+    config = override(CONFIG, {"hierarchy": "/", "max_topics": 9, "max_subscriptions": 9})
+    village = Village(BOSS, ANNE, BOB, config=override(config, {"patience": 1}))
+    for number in range(8):
+        village.subscribe(ANNE, f"news/{number}")
+        village.subscribe(BOB, f"news/{number}")
+    village.peers.pop(BOB)
+    village.intervals(20)
+    databases = village.peers[BOSS].supervised.values()
+    assert [len(each.database) for each in databases] == [1] * 8
 
 
 def test_an_unknown_command_is_answered_with_an_error() -> None:

@@ -252,8 +252,21 @@ def test_a_mistake_makes_the_detector_more_patient() -> None:
     for _ in range(20):
         supervisor.timeout([])
     assert not supervisor.database
-    answers(supervisor, peer(1), Subscribe("t"))
+    answers(supervisor, peer(1), Acknowledge("t"))
     assert supervisor.patience == 2
+
+
+def test_who_comes_back_was_rightly_removed() -> None:
+    """A peer that crashes and starts again has no label and subscribes: nothing was mistaken. If
+    it made the detector more patient, twenty restarts would make it blind."""
+    supervisor = supervisor_of(3, SkipRingConfig(patience=1, misses=1))
+    for _ in range(20):
+        for _ in range(10):
+            supervisor.timeout([])
+        assert not supervisor.database
+        answers(supervisor, peer(1), Subscribe("t"))
+        answers(supervisor, peer(1), Acknowledge("t"))
+    assert supervisor.patience == 1
 
 
 # Limits.

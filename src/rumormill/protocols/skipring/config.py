@@ -127,6 +127,11 @@ class SkipRingConfig(Config, frozen=True, kw_only=True):
     """The topics that there are, when they are given beforehand: a supervisor serves no others, and
     a peer that is told them asks for no others. The paper: topics are "usually relatively broad and
     predefined by the supervisor". Without any, a topic is whatever somebody subscribes to."""
+    hierarchy: str = ""
+    """What stands between the levels of topics' names, such as "/". Topics with the same first level
+    then take turns: a supervisor has one configuration per interval for all of them, and a peer one
+    chance to ask for its own; without it each topic has that. The paper: "better scalability can be achieved by organizing topics in a
+    hierarchical manner" (section 1.3)."""
     max_subscriptions: int = 5000
     """Topics that a peer takes part in. Our choice, as for the other protocols."""
     max_topic_length: int = 1024

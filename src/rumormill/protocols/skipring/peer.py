@@ -11,7 +11,7 @@ member until the supervisor permits it to go (section 4), and answers for the to
 somebody without a label does: forget me.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 
 import msgspec
 
@@ -109,6 +109,7 @@ class SkipRing:
         self._author = Author(identity)
         self._unsaid: Unsaid[Publication] = Unsaid()
         self._reads = Reads()
+        self._intervals = 0
 
     def view(self) -> View:
         """Show our neighbours in each topic's ring (see `core.machine`)."""
@@ -171,17 +172,35 @@ class SkipRing:
                 hashed.publications.hash_some(now, effects)
             return
         effects.append(SetTimer(TIMEOUT, now + self._config.interval))
-        for topic in list(self.supervised):
+        self._intervals += 1
+        for topic, turn in self._turns(self.supervised).items():
             supervisor = self.supervised[topic]
-            supervisor.timeout(effects)
+            supervisor.timeout(effects, configures=turn)
             if not supervisor.database:
                 del self.supervised[topic]
-        for member in self.members.values():
+        for topic, turn in self._turns(self.members).items():
+            member = self.members[topic]
             subscriber = member.subscriber
-            subscriber.timeout(effects)
+            subscriber.timeout(effects, asks=turn)
             everybody = self._config.checks_shortcuts
             peers = list(subscriber.neighbours) if everybody else subscriber.ring_neighbours
             member.publications.check_neighbour(peers, effects)
+
+    def _turns(self, topics: Iterable[Topic]) -> dict[Topic, bool]:
+        """Whether it is a topic's turn: of each branch of the topics one has it."""
+        branches: dict[str, list[Topic]] = {}
+        for topic in topics:
+            branches.setdefault(self._branch(topic), []).append(topic)
+        return {
+            topic: number == self._intervals % len(branch)
+            for branch in branches.values()
+            for number, topic in enumerate(branch)
+        }
+
+    def _branch(self, topic: Topic) -> str:
+        """The first level of a topic's name where topics have levels; else the topic."""
+        between = self._config.hierarchy
+        return topic.partition(between)[0] if between else topic
 
     # The application.
 
@@ -335,6 +354,7 @@ class SkipRing:
             member.publications.receive(sender, message, effects)
         else:
             member.subscriber.receive(sender, message, effects)
+            member.publications.meet_neighbours(effects)
             if member.subscriber.gone:
                 del self.members[topic]
                 self._reads.forget_history(topic)

@@ -7,7 +7,9 @@ ones are answered with the children, and where no such node exists, it asks for 
 that it therefore lacks (CHECKANDPUBLISH), which are sent (PUBLISH). Nothing is ever deleted, so
 on a connected ring the sets grow until all are equal (Theorem 17), and then nothing moves any more
 (Theorem 23). New publications are flooded along ring edges and shortcuts (PUBLISHNEW), which is
-fast and may fail: the tries repair whatever it missed.
+fast and may fail: the tries repair whatever it missed. Of what they repair, a little at a time is
+probably new to others as well, and is flooded on from here: along the tries alone it would take
+some seconds from each neighbour to the next. Much at a time is a history that we lack alone.
 
 The rules beyond the paper: a publication counts only when its author has signed it; an answer has
 a bounded size and names what did not fit, which the receiver asks for as long as that brings it
@@ -49,11 +51,16 @@ from rumormill.protocols.skipring.subscriber import Subscriber
 
 CHECK_AGAIN: Final = 16
 """Publications that a chain moved from which on another follows it at once, and not at the next
-timeout: a chain finds some hundred differences, and where it found many there are probably more."""
+timeout: a chain finds some hundred differences, and where it found many there are probably more.
+Fewer than these, in one answer, are flooded on."""
 
 MAX_REFUSED: Final = 4096
 """Publications that the application refused and that are remembered, so that the next offer is not
 judged again; and as many that the log has not taken. Our choice."""
+
+MAX_UNFLOODED: Final = 16
+"""Publications of ours that wait for a first neighbour to be flooded to; older ones, which more
+push out, are left to the tries. Our choice: what a program publishes at its start."""
 
 HASHES_PER_STEP: Final = 2048
 """Hashes that are computed at a time when a history has been read. Our choice: 5 milliseconds."""
@@ -122,6 +129,8 @@ class Publications:
         self._lost: dict[MessageId, None] = {}
         """What the log has not taken. It was passed on when it came, and is not again: neighbours
         with full disks would send it to and fro for ever."""
+        self._unflooded: dict[MessageId, Publication] = {}
+        """What we published before we had a neighbour."""
 
     @property
     def root_hash(self) -> bytes:
@@ -182,7 +191,17 @@ class Publications:
         effects.append(trace.PublishMessage(publication.id, topic))
         if delivered:
             effects.append(trace.DeliverMessage(publication.id, topic, own))
-        return self._flood(publication, own, effects)
+        reached = self._flood(publication, own, effects)
+        if not reached and self._config.flooding:
+            remember(self._unflooded, publication.id, publication, MAX_UNFLOODED)
+        return reached
+
+    def meet_neighbours(self, effects: Effects) -> None:
+        """Flood what we published before we had anybody to send it to."""
+        if self._unflooded and self._ring.neighbours:
+            waiting, self._unflooded = self._unflooded, {}
+            for publication in waiting.values():
+                self._flood(publication, self._identity.peer, effects)
 
     def check_neighbour(self, ring: Sequence[PeerId], effects: Effects) -> None:
         """PUBLISHTIMEOUT: name our root to one of the ring neighbours; a new interval begins."""
@@ -337,8 +356,9 @@ class Publications:
     def _on_bundle(self, peer: PeerId, use: _Use, bundle: PublishBundle, effects: Effects) -> None:
         """PUBLISH, and the request for what did not fit, as long as anything new came."""
         fresh = 0
+        few = len(bundle.publications) < CHECK_AGAIN and not bundle.rest
         for publication in bundle.publications:
-            fresh += self._take(peer, use, publication, effects, flood=False)
+            fresh += self._take(peer, use, publication, effects, flood=few)
         use.asking = bool(fresh and bundle.rest)
         if use.asking:
             effects.append(Mail(peer, CheckAndPublish(self.topic, (), bundle.rest)))

@@ -84,8 +84,11 @@ class Subscriber(RingNode):
 
     # TIMEOUT.
 
-    def timeout(self, effects: Effects) -> None:
-        """TIMEOUT: tend the ring and the shortcuts, and ask the supervisor where need be."""
+    def timeout(self, effects: Effects, *, asks: bool = True) -> None:
+        """TIMEOUT: tend the ring and the shortcuts, and ask the supervisor where need be.
+
+        In an interval in which another topic has its turn nothing is asked by chance.
+        """
         own = self.own
         if own is None:
             self._drop_everybody(effects)
@@ -98,7 +101,7 @@ class Subscriber(RingNode):
             self.leave(effects)
         elif own is None or not self.confirmed:
             self.subscribe(effects)
-        elif self._randomness.random() < self._request_probability(own):
+        elif asks and self._randomness.random() < self._request_probability(own):
             self._request(self.id, effects)
 
     def subscribe(self, effects: Effects) -> None:

@@ -14,8 +14,10 @@ label, is checked in the same way, because it may be corrupt too.
 
 The failure detector (section 3.3) is here and nowhere else. A subscriber acknowledges each
 configuration. One that does not, or that the runtime cannot reach, is sent its configuration again;
-after some misses in a row it is removed. When somebody who was removed for its silence proves to be
-alive, the detector's patience doubles: however slow the network, it is right in the end.
+after some misses in a row it is removed. When somebody who was removed for its silence proves to
+have been alive, the detector's patience doubles: however slow the network, it is right in the end.
+A SUBSCRIBE proves nothing of the kind: who sends it has no label, because it has started again or
+knows by now that it was removed. An acknowledgement that came late does.
 
 Several supervisors share the topics by consistent hashing, as the end of section 1.3 proposes.
 Supervisors and topics are hashed to points of a circle, a supervisor to many; a topic belongs to
@@ -86,15 +88,18 @@ class Supervisor:
 
     # TIMEOUT.
 
-    def timeout(self, effects: Effects) -> None:
-        """TIMEOUT: check some tuples, send one configuration, look after those who are silent."""
+    def timeout(self, effects: Effects, *, configures: bool = True) -> None:
+        """TIMEOUT: check some tuples, send one configuration, look after those who are silent.
+
+        In an interval in which another topic has its turn no configuration is sent.
+        """
         self._clock += 1
         self._asked.clear()
         self._check_labels()
         self._check_index()
         self._check_silence(effects)
         count = len(self.database)
-        if count:
+        if count and configures:
             self.next = (self.next + 1) % count
             peer = self.database.get(label_of(self.next))
             if peer is not None:
@@ -218,7 +223,7 @@ class Supervisor:
 
     def receive(self, sender: PeerId, message: Letter, effects: Effects) -> None:
         """Take a letter to the supervisor."""
-        self._alive(sender)
+        self._alive(sender, message)
         if isinstance(message, Acknowledge):
             return
         asked = self._asked.get(sender, 0)
@@ -284,11 +289,12 @@ class Supervisor:
 
     # The failure detector.
 
-    def _alive(self, peer: PeerId) -> None:
+    def _alive(self, peer: PeerId, message: Letter) -> None:
         self._silent.pop(peer, None)
         if peer in self._removed:
             del self._removed[peer]
-            self.patience = min(2 * self.patience, MAX_PATIENCE)
+            if not isinstance(message, Subscribe):
+                self.patience = min(2 * self.patience, MAX_PATIENCE)
 
     def unreachable(self, peer: PeerId) -> None:
         """The runtime could not reach a subscriber: do not wait for its acknowledgement."""
