@@ -12,9 +12,9 @@ processes is the figure to trust; rates and latencies depend on what else the ma
 
 In the first three the links are those that the row speaks of, in every system and version: so
 rumormill's membership is off in 1 -> 20 and in the mesh, where it would make more. The fourth has
-all defaults. Everybody rests for some seconds before anything is published, because the rows claim
-what goes on costs. What starting costs is a figure of its own: the processor time of all processes
-from their beginning until then, Python's own start included.
+all defaults. Everybody rests for some seconds before anything is published, because the rows speak
+of what a message costs. What starting costs is a figure of its own: the processor time of all
+processes from their beginning until then, Python's own start included.
 
 rumormill and the floor make a publisher wait when a receiver falls behind, so their CPU time is
 that of a burst. The others drop instead: theirs is that of the highest rate at which nothing is

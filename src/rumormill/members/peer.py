@@ -61,8 +61,8 @@ TABLE: Final = KademliaConfig(
 )
 """The hash table of members. Our choices: it is for finding somebody, not for keeping values, so
 less than the specification's k will do; who joins knows its neighbours at once, lest the one whose
-ticket it has is gone before, and peers at other distances later, because each whom it asks for that
-costs a handshake; for the same reason it looks again every quarter of an hour, while who is gone is
+ticket it has is gone before, and peers at other distances later, because some of those whom it asks
+cost a handshake; for the same reason it looks again every quarter of an hour, while who is gone is
 noticed when it is asked; and a provider that is gone is to be forgotten within half an hour."""
 
 MEMBER_QUERIES: Final = QuerySpec(
