@@ -176,14 +176,12 @@ class NodeLife:
                 agents=self._swarm.book.agents,
                 addresses=self._swarm.addresses_of,
             )
-            machines = self._machines(settings, hooks)
-            queries = queries_of(spec, self._members)
             self._driver = Driver(
                 spec,
                 settings,
                 hooks,
-                machines,
-                queries,
+                self._machines(settings, hooks),
+                queries_of(spec, self._members),
                 self._swarm,
                 self._recorder,
                 journal,
