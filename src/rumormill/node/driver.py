@@ -328,10 +328,12 @@ class Driver:
         scores, views = self.machine.view().scores, []
         for peer, connection in self._swarm.connections.items():
             channel = self.channels.get(peer)
-            way, held = (connection.remote_address, connection.outbound), ("", 0, 0)
+            id_, at, way = ReadablePeerId(peer), connection.remote_address, connection.outbound
+            protocol, messages, size = "", 0, 0
             if channel is not None:
-                held = (channel.protocol, channel.queued_messages, channel.queued_bytes)
-            views.append(PeerView(ReadablePeerId(peer), *way, *held, scores.get(peer)))
+                protocol, messages = channel.protocol, channel.queued_messages
+                size = channel.queued_bytes
+            views.append(PeerView(id_, at, way, protocol, messages, size, scores.get(peer)))
         return views
 
     # Effects.
