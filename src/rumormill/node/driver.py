@@ -328,12 +328,11 @@ class Driver:
         scores, views = self.machine.view().scores, []
         for peer, connection in self._swarm.connections.items():
             channel = self.channels.get(peer)
-            id_, at, way = ReadablePeerId(peer), connection.remote_address, connection.outbound
-            protocol, messages, size = "", 0, 0
+            view = PeerView(ReadablePeerId(peer), connection.remote_address, connection.outbound)
             if channel is not None:
-                protocol, messages = channel.protocol, channel.queued_messages
-                size = channel.queued_bytes
-            views.append(PeerView(id_, at, way, protocol, messages, size, scores.get(peer)))
+                held = (channel.protocol, channel.queued_messages, channel.queued_bytes)
+                view = PeerView(view.id, view.address, view.outbound, *held, scores.get(peer))
+            views.append(view)
         return views
 
     # Effects.

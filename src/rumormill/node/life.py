@@ -163,8 +163,7 @@ class NodeLife:
         # A large store takes a while to open, in which others on this loop go on.
         self._log = await asyncio.to_thread(EventLog, self._home, self._store_config)
         try:
-            self._groups = await asyncio.to_thread(Groups, self._log)
-            self._counts = Counts()
+            self._groups, self._counts = await asyncio.to_thread(Groups, self._log), Counts()
             self._recorder = Recorder((self._counts, *self._observers))
             journal = Journal(self._log, self.id, spec.name, config, self._change, self.access)
             self._journal, journal.on_lost = journal, self._on_lost
