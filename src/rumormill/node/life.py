@@ -166,8 +166,7 @@ class NodeLife:
             self._groups, self._counts = await asyncio.to_thread(Groups, self._log), Counts()
             self._recorder = Recorder((self._counts, *self._observers))
             journal = Journal(self._log, self.id, spec.name, config, self._change, self.access)
-            journal.on_lost = self._on_lost
-            self._journal = journal
+            self._journal, journal.on_lost = journal, self._on_lost
             hooks = self._callbacks.hooks(
                 spec,
                 validator=self._validators.judge,
