@@ -126,7 +126,6 @@ class Run:
         self, participant: Participant, script: Script, folder: Path, watcher: Watcher
     ) -> None:
         self._label = participant.label
-        self._quiet = participant.quiet
         self._script = script
         self._watcher = watcher
         self.network = Network(participant, script, folder)
@@ -238,15 +237,11 @@ class Run:
             queue.task_done()
 
     async def _settle(self) -> None:
-        """Wait until every log has everything, or nothing comes any more."""
+        """Wait until every log has everything, but not for ever."""
         owed = Counter(each.topic for each in self._acknowledged)
-        begin = grown_at = time.monotonic()
-        before: list[dict[str, int]] = []
-        while True:
+        begin = time.monotonic()
+        while time.monotonic() - begin < SETTLE_SECONDS:
             kept = [await self.network.kept(node) for node in range(self._script.nodes + 1)]
-            moment = time.monotonic()
-            if kept != before:
-                before, grown_at = kept, moment
             # Somebody may have an event more than there are receipts: its publisher was killed.
             most = {
                 topic: max(each.get(topic, 0) for each in kept) for topic in self._script.topics
@@ -256,8 +251,6 @@ class Run:
                 for each in kept
                 for topic, count in each.items()
             ):
-                return
-            if moment - grown_at > self._quiet or moment - begin > SETTLE_SECONDS:
                 return
             await asyncio.sleep(_LOOK)
 
