@@ -1,6 +1,6 @@
 """What reading topics in Spark costs, as ratios to Spark reading the same rows from Parquet.
 
-    python bench/spark.py [--events N] [--rounds R] [--authors A] [--quick] [--brief]
+    python bench/spark.py [--events N] [--rounds R] [--authors A] [--keyed] [--quick] [--brief]
                           [--folder DIR]
 
 A store with N events of one topic is made (46 byte ids, 100 byte payloads, 64 byte signatures), and
@@ -15,8 +15,8 @@ serves has been verified: by its hash, or by its segment's digests. The last par
 and Ed25519 signatures of the rows in Spark tasks, on one core and on two, beside the floor: the
 same signatures in as many bare processes, which is how far the machine's own cores scale.
 
-Java runs as `session()` starts it; with `--brief`, as `session(brief=True)` does, which compiles
-less well and sooner.
+With `--keyed` every event has a key, in an envelope. Java runs as `session()` starts it; with
+`--brief`, as `session(brief=True)` does, which compiles less well and sooner.
 """
 
 import argparse
@@ -41,6 +41,7 @@ from nacl.signing import SigningKey, VerifyKey
 from rumormill.core.event import Event
 from rumormill.log import Durability, EventLog, StoreConfig
 from rumormill.spark import session
+from rumormill.wire.envelope import encode_envelope
 
 TOPIC = "bench"
 PAYLOAD_BYTES = 100
@@ -54,7 +55,7 @@ GATES = {"home": 0.5, "node": 0.3}
 _SEALING_SECONDS = 600.0
 
 
-def make_store(home: Path, count: int, authors: int = 1) -> None:
+def make_store(home: Path, count: int, authors: int = 1, *, keyed: bool = False) -> None:
     """A store of signed events, made without waiting for the disk."""
     keys = [SigningKey(bytes(28) + number.to_bytes(4, "big")) for number in range(authors)]
     names = [bytes(6) + bytes(key.verify_key) for key in keys]
@@ -64,6 +65,8 @@ def make_store(home: Path, count: int, authors: int = 1) -> None:
             for number in range(start, min(start + 1000, count)):
                 key, author = keys[number % authors], names[number % authors]
                 data = os.urandom(PAYLOAD_BYTES)
+                if keyed:
+                    data = encode_envelope(data, key=b"key-%d" % (number % 1000), created=1)
                 proof = key.sign(data).signature if number < SIGNED else os.urandom(64)
                 event_id = author + number.to_bytes(8, "big")
                 received = 1.7e9 + number / 1000
@@ -209,10 +212,13 @@ def count_good(rows: Iterable[Row]) -> int:
 def check(batches: Iterator[Any]) -> Iterator[Any]:
     """Verify the signature of every row; give back how many were good."""
     import pyarrow as pa  # noqa: PLC0415
+    from pyarrow import compute as pc  # noqa: PLC0415
 
     for batch in batches:
-        columns = (batch.column(name).to_pylist() for name in ("key", "value", "proof"))
-        yield pa.RecordBatch.from_pydict({"good": [count_good(zip(*columns, strict=True))]})
+        data = pc.coalesce(batch.column("payload"), batch.column("value"))
+        columns = [batch.column("author"), data, batch.column("proof")]
+        rows = zip(*[each.to_pylist() for each in columns], strict=True)
+        yield pa.RecordBatch.from_pydict({"good": [count_good(rows)]})
 
 
 def signed_rows(home: Path, count: int) -> list[Row]:
@@ -264,6 +270,7 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--authors", type=int, default=100)
+    parser.add_argument("--keyed", action="store_true", help="events with keys")
     parser.add_argument("--quick", action="store_true", help="100,000 events, 2 rounds")
     parser.add_argument("--brief", action="store_true", help="Java as for work of seconds")
     parser.add_argument("--folder", default=None, help="a directory on the disk to measure")
@@ -275,7 +282,7 @@ def main() -> None:
         home = folder / "home"
         print(f"{options.events:,} events of {options.authors} authors, {options.rounds} rounds,"
               " local[2]", flush=True)  # fmt: skip
-        make_store(home, options.events, options.authors)
+        make_store(home, options.events, options.authors, keyed=options.keyed)
         settings = {"spark.local.dir": str(folder / "local")}
         spark = session("local[2]", brief=options.brief, settings=settings)
         for way, rate in compare(spark, home, folder, options.events, options.rounds).items():

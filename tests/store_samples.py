@@ -1,5 +1,9 @@
 """Events for the tests of the store."""
 
+import contextlib
+import sqlite3
+from pathlib import Path
+
 from rumormill.core.event import Event
 from rumormill.log import EventLog
 
@@ -30,3 +34,10 @@ def fill(log: EventLog, count: int, topic: str = "news", start: int = 0) -> None
 def read_all(log: EventLog, topic: str = "news") -> list[Event]:
     """Everything in a topic."""
     return [event for chunk in log.chunks(topic, limit=64) for event in chunk]
+
+
+def damage(home: Path, offset: int) -> None:
+    """Overwrite what an event of the only topic says, in a store that nobody has open."""
+    with contextlib.closing(sqlite3.connect(home / "events-1.db")) as db, db:
+        query = "SELECT key FROM events ORDER BY key LIMIT 1 OFFSET ?"
+        db.execute(f"UPDATE events SET data = x'00' WHERE key = ({query})", (offset,))

@@ -91,6 +91,7 @@ def test_without_spark_it_runs_and_says_what_to_install(tmp_path: Path, scratch:
     assert 'pip install "rumormill[spark]"' in done.stderr
     assert "nothing that was acknowledged is lost" in done.stdout
     assert "delivery ratio" in done.stdout
+    assert "complete in the end" in done.stdout
     assert "kill -9 n" in done.stderr
     assert "is back" in done.stderr
     assert not page.exists()

@@ -3,14 +3,16 @@
 import os
 import shutil
 import socket
+import sys
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from processes import examined
+from processes import Program, Terminal, environment, examined
 from rumormill.cli import doctor
 from rumormill.cli.doctor import FAILED, OK, WARNING
+from rumormill.core.api import PeerClock
 from rumormill.log import EventLog, StoreConfig
 from store_samples import make_event
 
@@ -168,3 +170,46 @@ def test_a_home_that_others_may_look_into_and_a_log_without_a_second_witness(
     assert checks["home"]["advice"] == f"chmod 700 {tmp_path / 'crashed'}"
     assert checks["log"]["state"] == WARNING
     assert "the heads file could not be written since commit 0" in checks["log"]["text"]
+
+
+@pytest.mark.parametrize(
+    ("ahead", "state", "text"),
+    [
+        ([], OK, "no connected node tells"),
+        ([0.1, -0.2, 0.05], OK, "as those of 3 peers, to 0.1 s"),
+        ([5.0, 5.1, 0.0], WARNING, "ours is 5.0 s behind the middle of 3 peers'"),
+        ([-90.0], FAILED, "ours is 90.0 s ahead of the middle of 1 peers'"),
+        ([0.0, 0.1, 0.0, -700.0], WARNING, "p3 has -700.0 s"),
+    ],
+)
+def test_the_clock_is_compared_with_those_of_peers(
+    ahead: list[float], state: str, text: str
+) -> None:
+    """The middle one tells whose is wrong; one liar does not."""
+    clocks = [PeerClock(f"p{number}", each, 0.05) for number, each in enumerate(ahead)]
+    found = doctor.check_peer_clocks(clocks)
+    assert found.state == state
+    assert text in found.text
+    assert bool(found.advice) == (state != OK)
+
+
+_LATE = (
+    "import sys, time; true = time.time; time.time = lambda: true() - 300\n"
+    "from rumormill.cli import main; sys.exit(main(sys.argv[1:]))"
+)
+
+
+def test_a_node_whose_clock_is_wrong_hears_it_from_its_peer(home: Path, tmp_path: Path) -> None:
+    """Two real nodes, one five minutes late."""
+    with Terminal("node", "--home", home) as right:
+        (ticket,) = right.prints()
+        words = ["node", "--home", str(tmp_path / "late"), "--join", ticket]
+        with Program([sys.executable, "-c", _LATE, *words], env=environment()) as late:
+            late.says("peer connected")
+            right.says("peer connected")
+            code, checks = examined("--home", home)
+            assert code == 1
+            assert checks["peers' clocks"]["state"] == FAILED
+            assert "ours is 300.0 s ahead of" in checks["peers' clocks"]["text"]
+            assert late.stop() == 0
+        assert right.stop() == 0

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from processes import environment, rumormill
 from rumormill import __version__
 from rumormill.cli.completion import KNOWN_OF_SIM
+from rumormill.cli.grammar import behind_the_verb
 from rumormill.cli.parser import build_parser
 from rumormill.cli.shared_flags import PROTOCOLS
 from rumormill.cli.sim import FLAGS
@@ -135,3 +137,46 @@ def test_without_a_verb_one_sentence_points_to_help() -> None:
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "--help" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("histroy news", "there is no verb 'histroy' (did you mean history?)"),
+        ("topcis", "(did you mean topics?)"),
+        ("topics shwo CID", "there is no action 'shwo' (did you mean show?)"),
+        ("node --lissten=/ip4/127.0.0.1/tcp/0", "there is no --lissten (did you mean --listen?)"),
+        ("sub news --history al", "(did you mean all?)"),
+        ("zzz", "there is no verb 'zzz' (demo, node, "),
+    ],
+)
+def test_what_was_mistyped_is_answered_with_what_was_meant(typed: str, meant: str) -> None:
+    done = rumormill(*typed.split())
+    assert done.returncode == 2
+    assert meant in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--home {} topics show CID",
+        "--home={} topics show CID",
+        "topics --home {} show CID",
+        "topics show --home {} CID",
+        "topics show CID --home {}",
+    ],
+)
+def test_home_may_stand_anywhere(line: str, tmp_path: Path) -> None:
+    """Before the verb too; what stands behind `--` is no flag."""
+    found = build_parser().parse_args(behind_the_verb(line.format(tmp_path).split()))
+    assert (found.home, found.action, found.subject) == (str(tmp_path), "show", "CID")
+    done = rumormill(*line.format(tmp_path).split())
+    assert (done.returncode, done.stderr.count("'CID' names no topic")) == (2, 1)
+
+
+def test_what_is_behind_two_dashes_is_no_home() -> None:
+    assert behind_the_verb(["--home", "a", "pub", "t", "--", "--home", "b"]) == [
+        *("pub", "t", "--home", "a"),
+        *("--", "--home", "b"),
+    ]

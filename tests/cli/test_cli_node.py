@@ -200,7 +200,7 @@ def test_metrics_are_served_with_the_names_of_the_proposal(home: Path) -> None:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as page:
             text = page.read().decode()
             assert page.headers["Content-Type"].startswith("text/plain; version=0.0.4")
-    assert 'topic_msg_published{topic="news"} 1\n' in text
+    assert 'topic_msg_published_total{topic="news"} 1\n' in text
     assert "# TYPE mesh_peer_counts gauge\n" in text
     assert "12D3Koo" not in text
 

@@ -15,6 +15,11 @@ from rumormill.cli.printing import compile_format
 from rumormill.cli.session import announced, find_tickets
 from rumormill.cli.settings import SETTINGS
 from rumormill.core.event import Event
+from rumormill.log.model import StoreConfig
+from rumormill.members.config import MembersConfig
+from rumormill.node.config import NodeConfig
+from rumormill.protocols.registry import protocol
+from rumormill.sync.config import SyncConfig
 from rumormill.wire.keys import PrivateKey
 
 
@@ -39,6 +44,34 @@ def test_a_flag_beats_the_environment_beats_the_file_beats_the_default(tmp_path:
     assert shown(**variables)["protocol"]["origin"] == "RUMORMILL_PROTOCOL"
     typed = shown("--protocol", "floodsub", **variables)["protocol"]
     assert typed == {"value": "floodsub", "origin": "--protocol"}
+
+
+def test_config_shows_what_is_in_tables_too_as_it_is_used_with_its_origin(tmp_path: Path) -> None:
+    """Defaults of the protocol and of every table, what a preset and what somebody changed."""
+    (tmp_path / "config.toml").write_text("[sync]\ninterval = 7\n")
+    found = shown(
+        *("--home", str(tmp_path), "--preset", "ethereum", "--set", "D=9"),
+        RUMORMILL_SET="node.max_connections=50 store.readers=2",
+    )
+    tables = {
+        "node": NodeConfig(),
+        "store": StoreConfig(),
+        "sync": SyncConfig(),
+        "members": MembersConfig(),
+        "parameters": protocol("gossipsub").configure("default", {}),
+    }
+    for table, config in tables.items():
+        for field in config.__struct_fields__:
+            is_told = any(key.startswith(f"{table}.{field}") for key in found)
+            assert is_told or field == "durability" or not getattr(config, field), (table, field)
+    assert found["parameters.D"] == {"value": 9, "origin": "--set"}
+    assert found["parameters.heartbeat_interval"] == {"value": 0.7, "origin": "preset ethereum"}
+    assert found["parameters.D_hi"] == {"value": 12, "origin": "default"}
+    assert found["parameters.score.decay_interval"] == {"value": 1.0, "origin": "default"}
+    assert found["node.max_connections"] == {"value": 50, "origin": "RUMORMILL_SET"}
+    assert found["store.readers"] == {"value": 2, "origin": "RUMORMILL_SET"}
+    assert found["sync.interval"] == {"value": 7.0, "origin": str(tmp_path / "config.toml")}
+    assert found["members.enabled"] == {"value": True, "origin": "default"}
 
 
 def test_every_setting_can_be_in_the_file_and_in_the_environment(tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def test_other_protocols_have_nothing_to_create(homes: Path) -> None:
         (("show", UNKNOWN), 1, "has not kept the topic"),
         (("show", UNKNOWN, "--allow", CAROL), 2, "--allow belongs to `topics create`"),
         (("list", "news"), 2, "did you mean show?"),
-        (("crate", "news"), 2, "invalid choice"),
+        (("crate", "news"), 2, "did you mean create"),
         (("create", "news", "--allow", "carol"), 2, "--allow: 'carol' is not a peer id"),
         (("create", "news", "--allow", "anyone", "--allow", CAROL), 2, "anyone stands alone"),
         (("create", "news", "--requester", "x"), 2, "--requester: 'x' is not a peer id"),

@@ -83,7 +83,7 @@ def test_a_program_opens_every_door_of_its_own_node(home: Path) -> None:
                     published_by_flight, doors.flight, doors.token, "news", b"a Flight client"
                 )
                 assert found == 2
-                assert 'topic_msg_published{topic="news"} 2\n' in await page_at(doors.metrics)
+                assert 'topic_msg_published_total{topic="news"} 2\n' in await page_at(doors.metrics)
                 assert (home / TOKEN_FILE).read_text().strip() == doors.token
                 assert (home / ENDPOINT_FILE).exists()
             assert not doors.control.exists()
@@ -274,7 +274,8 @@ def test_scripts_serve_too(home: Path) -> None:
     with SyncNode(home) as node:
         with node.serve(control=True, metrics=ANYWHERE, flight=ANYWHERE) as doors:
             assert published_by_flight(doors.flight, doors.token, "news", b"rain") == 1
-            assert 'topic_msg_published{topic="news"} 1\n' in run(lambda: page_at(doors.metrics))
+            page = run(lambda: page_at(doors.metrics))
+            assert 'topic_msg_published_total{topic="news"} 1\n' in page
             assert run(lambda: published_by_command(doors.control, "news", b"sun")) == 1
         assert not listens(doors.flight)
         doors = node.serve(metrics=ANYWHERE)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
+from rumormill.core.api import Message
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event, Note
 from rumormill.daemon import flight_messages as messages
@@ -26,6 +27,7 @@ from rumormill.log import (
 )
 from rumormill.log.arrow import COLUMNS, event_schema
 from rumormill.log.notes import note_keys
+from rumormill.node.payloads import payload
 from store_samples import fill, make_event
 
 TOKEN = "a token of the tests"
@@ -42,12 +44,12 @@ class Node:
         self.dies_after: int | None = None
         self._next = 0
 
-    def publish(self, rows: Sequence[tuple[str, bytes, Note]]) -> None:
+    def publish(self, rows: Sequence[tuple[str, Message, Note]]) -> None:
         if self.dies_after is not None:
             rows = rows[: self.dies_after]
         events = [
-            Event(topic, value, b"me", b"own-%d" % (self._next + n), received=1.0)
-            for n, (topic, value, _) in enumerate(rows)
+            Event(topic, payload(said.data), b"me", b"own-%d" % (self._next + n), received=1.0)
+            for n, (topic, said, _) in enumerate(rows)
         ]
         self._next += len(events)
         if events:

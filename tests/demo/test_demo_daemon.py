@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from live_nodes import run
+from live_nodes import run, until
 from rumormill.core.errors import LocalError
-from rumormill.demo.network import Daemon
+from rumormill.core.trace import DeliverMessage, PublishMessage
+from rumormill.demo.network import Daemon, unsaid
 
 
 @pytest.fixture
@@ -38,6 +39,30 @@ def test_it_comes_back_as_the_same_peer_at_the_same_address_with_its_log(folder:
         finally:
             await node.kill()
             await node.kill()
+
+    run(story)
+
+
+def test_what_a_killed_node_had_no_time_to_say_is_found_in_its_log(folder: Path) -> None:
+    """Of two publications the trace has one, and the beginning of a line about the other."""
+
+    async def story() -> None:
+        node = Daemon("n0", folder, ["--topic", "news"])
+        try:
+            await node.start()
+            receipts = [(await node.client.publish("news", [data]))[0] for data in (b"a", b"b")]
+            await until(
+                lambda: node.trace.read_bytes().count(b"deliverMessage") == 2, "both are told"
+            )
+        finally:
+            await node.kill()
+        assert unsaid(node, ["news"]) == []
+        lines = node.trace.read_bytes().splitlines(keepends=True)
+        last = [n for n, line in enumerate(lines) if b"publishMessage" in line][1]
+        node.trace.write_bytes(b"".join(lines[:last]) + lines[last][:20])
+        late = receipts[1].id
+        deeds = [PublishMessage(late, "news"), DeliverMessage(late, "news", node.peer)]
+        assert unsaid(node, ["news"]) == deeds
 
     run(story)
 

@@ -52,20 +52,25 @@ def test_batches_hold_exactly_the_events_of_the_range(log: EventLog, limits: dic
     assert len(rows) == len(events) == 287
     for row, event, digest in zip(rows, events, hashes, strict=False):
         assert row == {
-            "topic": "news",
-            "offset": event.offset,
-            "id": event.id,
-            "key": event.author,
+            "key": None,
             "value": event.data,
-            "created": utc(event.created),
-            "received": utc(event.received),
-            "parents": list(event.parents),
+            "topic": "news",
+            "partition": 0,
+            "offset": event.offset,
+            "timestamp": utc(event.received),
+            "timestampType": 1,
+            "headers": None,
+            "id": event.id,
+            "author": event.author,
             "publisher": base58.encode(event.author),
+            "created": utc(event.created),
+            "parents": list(event.parents),
             "metadata": [
                 {"key": "protocol", "value": event.protocol.encode()},
                 {"key": "chain", "value": digest},
             ],
             "proof": event.proof,
+            "payload": None,
         }
 
 
@@ -93,7 +98,7 @@ def test_a_log_in_memory_can_be_read(tmp_path) -> None:
 
 def test_an_unknown_column_is_refused(log: EventLog) -> None:
     """With the names there are."""
-    with pytest.raises(ConfigError, match="no column 'data': choose of topic, offset"):
+    with pytest.raises(ConfigError, match="no column 'data': choose of key, value"):
         event_schema(["topic", "data"])
 
 
@@ -221,8 +226,8 @@ def test_a_recorded_loss_is_named(store) -> None:
 
 
 def test_ciphertext_is_not_handed_out_as_data(log: EventLog) -> None:
-    """The value of an encrypted event is empty and its metadata names the key; with the proof,
-    which is over the ciphertext, the value is as it was signed."""
+    """The value of an encrypted event is empty and its metadata names the key; the ciphertext,
+    which a proof is over, is what travelled."""
     keys = TopicKeys([bytes(32)])
     hidden = keys.encrypt(b"secret", "news", b"ann", bytes(24))
     for number, data in enumerate((b"clear", hidden, b"", hidden)):
@@ -236,5 +241,6 @@ def test_ciphertext_is_not_handed_out_as_data(log: EventLog) -> None:
     ]
     assert named == [[], [keys.ids[0].encode()], [], [keys.ids[0].encode()]]
     assert [len(row["metadata"]) for row in rows] == [2, 3, 2, 3]
-    (whole,) = read_batches(log, "news", 0, 4, ("value", "proof"))
-    assert whole.column("value").to_pylist() == [b"clear", hidden, b"", hidden]
+    (whole,) = read_batches(log, "news", 0, 4, ("value", "payload"))
+    assert whole.column("value").to_pylist() == [b"clear", b"", b"", b""]
+    assert whole.column("payload").to_pylist() == [None, hidden, None, hidden]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hostile_peer import HostilePeer
+from hostile_peer import MESHSUB, HostilePeer
 
 from live_nodes import honest_pair, run, take, until
 from rumormill import Node
@@ -356,5 +356,116 @@ def test_streams_that_are_opened_to_be_reset_are_held_against_a_peer() -> None:
                 await mallory.drain()
                 await pair.more(1)
             assert pair.alice.refusals["cut-off-unused-streams"] == 1
+
+    run(story)
+
+
+def test_who_is_behind_and_brings_nothing_new_has_ever_shorter_turns() -> None:
+    """Down to a bound; what is new, or being done with what was read, makes them whole again."""
+    turn = turns.Turn()
+    lengths = []
+    for _ in range(6):
+        turn.begin(100.0, behind=True)
+        lengths.append(turn.ends - 100.0)
+    assert lengths == pytest.approx([0.004, 0.002, 0.001, 0.001, 0.001, 0.001])
+    turn.extend()
+    turn.begin(100.0, behind=True)
+    assert turn.ends - 100.0 == pytest.approx(turns.TURN)
+    turn.begin(100.0, behind=True)
+    turn.begin(100.0, behind=False)
+    assert turn.ends - 100.0 == pytest.approx(turns.TURN)
+
+
+def test_new_events_make_a_turn_fruitful_and_duplicates_do_not() -> None:
+    async def story() -> None:
+        async with Node(None) as alice, HostilePeer() as bob:
+            events = await alice.subscribe("news")
+            await bob.connect(alice)
+            stream, known = bob.hello("news"), bytes(bob.key.peer_id)
+            view = alice._driver.machine.view
+            await until(lambda: known in view().peers.get("news", ()), "it is a peer")
+            turn = alice._swarm.connections[known].turn
+            said = FLOODS.rpcs(FLOODS.Rpc(publish=(bob.message("news", b"x", 1),)))
+            for brings in (True, False):
+                began = turn.began
+                bob.session.send(stream, said)
+                bob.flush()
+                await until(lambda began=began: turn.began > began, "it is read")
+                assert turn.fruitful == brings
+            assert await take(events, 1) == [b"x"]
+
+    run(story)
+
+
+def test_strangers_wait_for_their_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many begin a handshake at once, the loop sees to one step of one each time round."""
+    rounds: list[int] = [0]
+
+    def take_turn(connection: Connection) -> None:
+        rounds[-1] += not connection.ready
+        taken(connection)
+
+    taken = Connection._take_turn
+    monkeypatch.setattr(Connection, "_take_turn", take_turn)
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+
+        def come_round() -> None:
+            rounds.append(0)
+            loop.call_soon(come_round)
+
+        async with Node(None) as alice:
+            strangers = [await HostilePeer().call(alice) for _ in range(20)]
+            loop.call_soon(come_round)
+            await asyncio.gather(*[each.shake_hands() for each in strangers])
+            for each in strangers:
+                await each.hang_up()
+
+    run(story)
+    assert sum(rounds) >= 40, "two messages of each"
+    assert max(rounds) == 1
+
+
+def test_who_is_cut_off_is_not_read_from_any_more() -> None:
+    """Its connection is gone, though it goes on sending and does not close its side."""
+
+    async def story() -> None:
+        config = NodeConfig(close_timeout=1000.0)
+        async with Node(None, config=config) as alice, HostilePeer() as mallory:
+            await mallory.connect(alice, reads=False)
+            mallory.frames(FLOODS.yamux(2, 1, 0, 7) * 20_000)
+            await until(lambda: "cut-off-useless-frames" in alice.refusals, "it is cut off")
+            await until(lambda: not alice._swarm._all, "its connection is gone")
+
+    run(story)
+
+
+def test_who_says_one_thing_again_and_again_is_cut_off_sooner_than_who_is_late() -> None:
+    """What others had brought before is nobody's fault, a few times; then it is a refusal."""
+
+    async def story() -> None:
+        async with Node(None) as alice, HostilePeer() as mallory, HostilePeer() as late:
+            events = await alice.subscribe("news")
+            view = alice._driver.machine.view
+            said = [FLOODS.Rpc(publish=(mallory.message("news", b"x", n),)) for n in range(1200)]
+
+            async def say(peer: HostilePeer, rpcs: list[Any]) -> None:
+                await peer.connect(alice)
+                stream, known = peer.hello("news"), bytes(peer.key.peer_id)
+                await until(lambda: known in view().peers.get("news", ()), "it is a peer")
+                peer.session.send(stream, FLOODS.rpcs(*rpcs))
+                peer.flush()
+
+            await say(mallory, said)
+            await take(events, 1200)
+            await say(late, said)
+            channel = alice._driver.channels[late.key.peer_id]
+            await until(lambda: channel.duplicates == 1200, "all of it is known")
+            assert not any(reason.startswith("cut-off") for reason in alice.refusals)
+            stream = mallory.open(MESHSUB)
+            mallory.session.send(stream, FLOODS.rpcs(said[0]) * 1200)
+            mallory.flush()
+            await until(lambda: "cut-off-repetitions" in alice.refusals, "it is cut off")
 
     run(story)

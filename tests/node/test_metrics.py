@@ -1,15 +1,25 @@
 """Metrics: the proposal's names, true numbers, no peers in labels."""
 
 import asyncio
-import re
+import platform
+import sys
+import time
 from pathlib import Path
+from urllib.request import Request, urlopen
+
+import pytest
 
 from live_nodes import run, take, until
+from metrics_parser import parse
+from rumormill import Event, __version__
 from rumormill.core import trace
+from rumormill.core.api import Health
+from rumormill.core.histogram import Histogram
 from rumormill.core.inputs import Verdict
-from rumormill.log import StoreConfig
+from rumormill.log import DiskFullError, Retention, StoreConfig, StoreFailedError
 from rumormill.log.arrow import read_batches
-from rumormill.node.metrics import MAX_LABELS, METRICS, OTHER, Counts, Values, render_metrics
+from rumormill.node.metrics import MAX_LABELS, METRICS, OTHER, Counts, Values
+from rumormill.node.metrics_page import render_metrics
 from rumormill.node.node import Node
 from rumormill.protocols.pubsub.reasons import (
     INVALID_SIGNATURE,
@@ -26,12 +36,11 @@ PROPOSED = (
     "topic_msg_recv_counts_unfiltered", "topic_msg_recv_counts", "topic_msg_recv_bytes",
 )  # fmt: skip
 
-LINE = re.compile(r'([a-z_]+)(\{[a-z]+="(?:[^"\\\n]|\\["\\n])*"\})? (-?[0-9.e+]+)')
-
 
 def test_the_names_are_those_of_the_proposal_and_ours_say_so() -> None:
-    """What the proposal has no name for begins with `rumormill_`."""
-    assert [name for name in METRICS if not name.startswith("rumormill_")] == list(PROPOSED)
+    """What the proposal has no name for begins with `rumormill_`, or is what every process has."""
+    others = [name for name in METRICS if not name.startswith(("rumormill_", "process_"))]
+    assert others == list(PROPOSED)
 
 
 def test_what_full_tables_gave_up_is_counted() -> None:
@@ -81,10 +90,14 @@ def test_two_nodes_count_what_they_exchange() -> None:
             assert got["topic_subscription_status"] == {"news": 1}
             assert list(got["peers_per_protocol"].values()) == [1]
             assert got["rumormill_log_appended"] == {"": 10}
-            assert got["rumormill_connections"] == {"": 1}
+            assert sum(got["rumormill_connections"].values()) == 1
             page = render_metrics(got) + render_metrics(sent)
             for node in (alice, bob):
                 assert str(PeerId(node.id)) not in page
+            assert got["rumormill_log_bytes"].keys() == {"news"}
+            assert sent["rumormill_publish_seconds"]["+Inf"] == 10
+            assert got["rumormill_delivery_seconds"]["+Inf"] == 10
+            assert 0 < got["rumormill_log_commit_seconds"]["+Inf"] <= 10
 
     run(story)
 
@@ -100,7 +113,8 @@ def test_segments_are_counted_by_what_became_of_them(tmp_path: Path) -> None:
                 await asyncio.to_thread(list, read_batches(node.log, "news", 0, 8))
             segments = node.metrics()["rumormill_log_segments"]
             assert segments == {"used": 2, "sealed": 2, "stale": 0, "damaged": 0, "refused": 0}
-            assert 'rumormill_log_segments{outcome="sealed"} 2\n' in render_metrics(node.metrics())
+            page = render_metrics(node.metrics())
+            assert 'rumormill_log_segments_total{outcome="sealed"} 2\n' in page
 
     run(story)
 
@@ -181,7 +195,127 @@ def test_labels_are_bounded() -> None:
 
 
 def test_any_topic_name_makes_a_valid_page() -> None:
-    page = render_metrics({"topic_msg_published": {'a"b\\c\nd': 2.0, "ü": 1e20}})
-    lines = [line for line in page.splitlines() if not line.startswith("#")]
-    assert lines[0] == 'topic_msg_published{topic="a\\"b\\\\c\\nd"} 2'
-    assert all(LINE.fullmatch(line) for line in lines)
+    values = {'a"b\\c\nd': 2.0, "ü": 1e20, "": 1.0, "a,b": 3.0}
+    for openmetrics, name in ((False, "topic_msg_published_total"), (True, "topic_msg_published")):
+        page = render_metrics({"topic_msg_published": values}, openmetrics=openmetrics)
+        assert 'topic_msg_published_total{topic="a\\"b\\\\c\\nd"} 2\n' in page
+        assert len(parse(page, openmetrics=openmetrics)[name].samples) == 4
+
+
+@pytest.mark.parametrize("openmetrics", [False, True])
+def test_the_whole_page_is_what_its_format_demands(tmp_path: Path, openmetrics: bool) -> None:
+    """By a strict reader, over HTTP, of a node that has done something."""
+    accept = "application/openmetrics-text; version=1.0.0" if openmetrics else "text/plain"
+
+    async def story() -> None:
+        async with (
+            Node(tmp_path) as node,
+            node.serve(metrics="127.0.0.1:0") as doors,
+            Node(None) as peer,
+        ):
+            await peer.connect(node.tickets[0])
+            await node.publish_many("news", [b"%d" % number for number in range(20)])
+            request = Request(f"http://{doors.metrics}/metrics", headers={"Accept": accept})
+            with await asyncio.to_thread(urlopen, request) as answer:
+                page = answer.read().decode()
+                assert answer.headers["Content-Type"].startswith(accept)
+            for name in ("healthz", "readyz"):
+                url = f"http://{doors.metrics}/{name}"
+                with await asyncio.to_thread(urlopen, url) as answer:
+                    assert answer.read() == b"ok\n"
+        found = parse(page, openmetrics=openmetrics)
+        assert len(found) == len(METRICS)
+        if openmetrics:
+            assert found.keys() == METRICS.keys()
+            assert {name: each.kind for name, each in found.items()} == {
+                name: about.kind for name, about in METRICS.items()
+            }
+        build = found["rumormill_build" if openmetrics else "rumormill_build_info"]
+        ((_, labels),) = build.samples
+        assert dict(labels) == {
+            "version": __version__,
+            "python": platform.python_version(),
+            "protocol": "gossipsub",
+        }
+        one = {name: [*each.samples.values()] for name, each in found.items()}
+        assert one["process_cpu_seconds" + ("" if openmetrics else "_total")][0] > 0
+        if sys.platform == "linux":
+            assert one["process_resident_memory_bytes"][0] > 1 << 20
+            assert abs(one["process_start_time_seconds"][0] - time.time()) < 3 * 86400
+            assert 0 < one["process_open_fds"][0] < one["process_max_fds"][0]
+        assert one["rumormill_disk_free_bytes"][0] > 0
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "# HELP a text\n# TYPE a counter\na 1\n# EOF\n",
+        "# HELP a_total text\n# TYPE a_total counter\na_total_total 1\n# EOF\n",
+        "# HELP a text\n# TYPE a gauge\na 1\na 1\n# EOF\n",
+        "# HELP a text\n# TYPE a gauge\na{b=c} 1\n# EOF\n",
+        "# HELP a text\n# TYPE a gauge\nb 1\n# EOF\n",
+        '# HELP a text\n# TYPE a histogram\na_bucket{le="+Inf"} 2\na_count 3\na_sum 1\n# EOF\n',
+        "# HELP a text\n# TYPE a gauge\na 1\n",
+    ],
+)
+def test_the_reader_of_pages_is_strict(wrong: str) -> None:
+    with pytest.raises((AssertionError, AttributeError)):
+        parse(wrong, openmetrics=True)
+
+
+def test_of_many_topics_the_largest_are_named_and_the_rest_is_summed() -> None:
+    async def story() -> None:
+        async with Node(None) as node:
+            events = [
+                Event(f"t{n}", bytes(n), b"a", b"%d" % n, received=1.0)
+                for n in range(MAX_LABELS + 50)
+            ]
+            await asyncio.wrap_future(node.log.append(events))
+            found = node.metrics()["rumormill_log_bytes"]
+            assert len(found) == MAX_LABELS
+            sizes = {each.name: each.size for each in node.log.topics()}
+            assert sum(found.values()) == sum(sizes.values())
+            assert found[f"t{MAX_LABELS + 49}"] == sizes[f"t{MAX_LABELS + 49}"]
+            assert "t0" not in found
+            assert found[OTHER] > 0
+
+    run(story)
+
+
+def test_a_histogram_counts_a_value_in_the_first_box_that_holds_it() -> None:
+    histogram = Histogram((0.1, 1.0))
+    for value in (0.05, 0.1, 0.2, 5.0):
+        histogram.add(value)
+    assert [*histogram.boxes()] == [("0.1", 2), ("1.0", 3), ("+Inf", 4)]
+    assert (histogram.count, histogram.sum) == (4, pytest.approx(5.35))
+
+
+async def fill(node: Node) -> None:
+    """Publish until there is no room."""
+    for _ in range(100):
+        await node.publish("news", bytes(20_000))
+
+
+def test_a_node_whose_disk_is_full_is_alive_and_not_ready(tmp_path: Path) -> None:
+    """And ready again when it has stored something; when its log has failed, it is neither."""
+
+    async def story() -> None:
+        async with Node(tmp_path, store=StoreConfig(max_database_bytes=512 * 1024)) as node:
+            assert node.health() == Health(healthy=True, ready=True, why="ok")
+            with pytest.raises(DiskFullError):
+                await fill(node)
+            assert node.health() == Health(
+                healthy=True, ready=False, why="the log has no room for events"
+            )
+            assert node.metrics()["rumormill_log_full"] == {"": 1.0}
+            await node.retention(rules=Retention(max_events=1), apply=True)
+            await node.publish("news", b"there is room")
+            assert node.health().ready
+            node._journal.failure = StoreFailedError("the disk has failed")
+            assert node.health() == Health(healthy=False, ready=False, why="the disk has failed")
+            node._journal.failure = None
+        assert not node.health().healthy
+
+    run(story)

@@ -98,7 +98,7 @@ def test_a_spark_query_has_the_node_fetch_first() -> None:
             assert options.fetch == 0
             await asyncio.to_thread(fetch_first, options)
             assert len(await reader.history(topic.name)) == 3
-            access = options.access
+            access = options.places[0]
             assert isinstance(access, NodeAccess)
             found = await asyncio.to_thread(access.fetch_history, topic.name, 0)
             assert found == FetchedHistory(0, (), found.answered, True)

@@ -9,7 +9,16 @@ import pytest
 from parlour import PARLOUR, act, guest
 
 from live_nodes import run, until
-from rumormill.core.effects import Append, ById, Disregard, FromOffset, KeepNote, Load, Notes
+from rumormill.core.effects import (
+    Append,
+    ById,
+    Computation,
+    Disregard,
+    FromOffset,
+    KeepNote,
+    Load,
+    Notes,
+)
 from rumormill.core.errors import LimitError, LocalError
 from rumormill.core.event import UNASSIGNED, Event, Note
 from rumormill.core.inputs import Loaded, NotStored, Stored
@@ -76,6 +85,37 @@ def test_a_reader_that_is_closed_reads_nothing_more(tmp_path: Path) -> None:
             await until(lambda: bool(answers), "the answer comes")
             await asyncio.sleep(0)
             assert answers == [Loaded(1)]
+
+    run(story)
+
+
+class _Meets(Computation, frozen=True):
+    """Work that ends when another such work has begun, unless it is the other."""
+
+    begun: threading.Event
+    awaits: threading.Event
+
+    def work_out(self) -> bool:
+        """Whether the other came."""
+        self.begun.set()
+        return self.awaits.wait(10)
+
+
+def test_computations_go_on_side_by_side_and_are_answered_in_their_order(tmp_path: Path) -> None:
+    """The first ends only when the second has begun, and is answered first all the same."""
+
+    async def story() -> None:
+        answers: list[Loaded] = []
+        first, second, nothing = threading.Event(), threading.Event(), threading.Event()
+        nothing.set()
+        with EventLog(tmp_path) as log:
+            reader = LogReader(log)
+            for number, work in enumerate((_Meets(first, second), _Meets(second, nothing))):
+                reader.load(Load(number, "", work), answers.append, behind=0)
+            await until(lambda: len(answers) == 2, "both are answered")
+            assert answers == [Loaded(0, answer=True), Loaded(1, answer=True)]
+            reader.close()
+            reader.join()
 
     run(story)
 

@@ -82,8 +82,12 @@ def test_fifty_nodes_deliver_a_thousand_messages_to_everybody() -> None:
 
 @contextlib.asynccontextmanager
 async def two_nodes(config: NodeConfig | None = None) -> AsyncIterator[tuple[Node, Node]]:
-    """Two nodes that are not connected yet."""
-    async with Node(None, config=config) as alice, Node(None, config=config) as bob:
+    """Two nodes that are not connected yet, and that no membership connects: both might dial at
+    once, and would have two connections."""
+    async with (
+        Node(None, config=config, members=False) as alice,
+        Node(None, config=config, members=False) as bob,
+    ):
         yield alice, bob
 
 

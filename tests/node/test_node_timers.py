@@ -17,7 +17,8 @@ class Clock:
 
     def __init__(self) -> None:
         self.fired: list[Hashable] = []
-        self.timers = Timers(0.0, self.fired.append)
+        self.behind = 0.0
+        self.timers = Timers(lambda moment: moment + self.behind, self.fired.append)
         self.now = asyncio.get_running_loop().time
 
     def set(self, timer: str, *, patient: bool = False) -> None:
@@ -94,3 +95,23 @@ def test_a_patient_timer_that_was_due_before_fires_on_uvloop_too() -> None:
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(story())
+
+
+def test_when_the_time_is_set_all_timers_fire_when_they_are_due_by_it() -> None:
+    """Forward: at once. What was cancelled stays so, and nothing fires twice."""
+
+    async def story() -> None:
+        clock = Clock()
+        for timer in ("an hour", "patient hour", "cancelled"):
+            clock.timers.set(SetTimer(timer, clock.now() + 3600, timer == "patient hour"))
+        clock.timers.set(SetTimer("two hours", clock.now() + 7200))
+        clock.timers.cancel(CancelTimer("cancelled"))
+        clock.behind = -3600.0
+        clock.timers.set_again()
+        await until(lambda: len(clock.fired) == 2, "what is due fires")
+        clock.timers.set_again()
+        await asyncio.sleep(0.01)
+        assert sorted(map(str, clock.fired)) == ["an hour", "patient hour"]
+        clock.timers.close()
+
+    run(story)

@@ -102,6 +102,11 @@ def odd_trace(entries: int = 3000) -> Batch:
         elif kind == 4:
             payload = PublishMessage(b"m%d" % number, topic)
             published.append((payload.message_id, topic))
+            for _ in range(dice.randrange(4)):  # clocks differ
+                early = DeliverMessage(
+                    payload.message_id, topic, dice.choice(peers), dice.choice(("", "sync"))
+                )
+                trace.append((number / 8, dice.choice(peers), early))
         elif kind == 5:
             payload = DeliverMessage(message, about, dice.choice(peers), dice.choice(("", "sync")))
         elif kind == 6:

@@ -35,7 +35,7 @@ def test_the_defaults_are_kafkas() -> None:
     assert stream().start == Bound(LATEST)
     assert batch().fail_on_data_loss
     assert stream().max_offsets is None
-    assert columns_wanted(HERE) == {"metadata": False, "proof": False}
+    assert not any(columns_wanted(HERE).values())
 
 
 def test_names_are_found_whatever_their_case() -> None:
@@ -75,9 +75,7 @@ def test_exactly_one_way_to_name_topics(options: dict[str, str]) -> None:
     ("option", "instead"),
     [
         ("assign", "subscribe"),
-        ("includeHeaders", "includeMetadata"),
         ("kafka.bootstrap.servers", "node"),
-        ("minOffsetsPerTrigger", "leave it out"),
     ],
 )
 def test_what_only_kafka_has_is_told_with_what_is_there_instead(option: str, instead: str) -> None:
@@ -161,10 +159,10 @@ def test_a_node_wants_a_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     file = tmp_path / "token"
     file.write_text("from the file\n")
     for given, token in (({"token": "t"}, "t"), ({"tokenFile": str(file)}, "from the file")):
-        access = read_options(there | given, streaming=False).access
+        access = read_options(there | given, streaming=False).places[0]
         assert access == NodeAccess("127.0.0.1:4020", token)
     monkeypatch.setenv("RUMORMILL_TOKEN", "from outside")
-    assert read_options(there, streaming=False).access.token == "from outside"
+    assert read_options(there, streaming=False).places[0].token == "from outside"
     with pytest.raises(ConfigError, match="set one of them"):
         read_options(there | {"token": "t", "tokenFile": str(file)}, streaming=False)
     with pytest.raises(ConfigError, match="tokenFile: cannot read"):
@@ -183,9 +181,9 @@ def test_tls_of_a_node(tmp_path: Path) -> None:
     roots = tmp_path / "roots.pem"
     roots.write_text("PEM")
     there = {"node": "h:1", "subscribe": "a", "token": "t"}
-    access = read_options(there | {"tlsRoots": str(roots)}, streaming=False).access
+    access = read_options(there | {"tlsRoots": str(roots)}, streaming=False).places[0]
     assert (access.tls, access.roots) == (True, "PEM")
-    assert read_options(there | {"tls": "true"}, streaming=False).access.tls
+    assert read_options(there | {"tls": "true"}, streaming=False).places[0].tls
     with pytest.raises(ConfigError, match="needs tls"):
         read_options(there | {"tls": "false", "tlsRoots": str(roots)}, streaming=False)
 
@@ -193,7 +191,7 @@ def test_tls_of_a_node(tmp_path: Path) -> None:
 def test_a_path_is_a_home() -> None:
     """`load("chat-home")` says the same as the option."""
     read = read_options({"path": "/h", "subscribe": "a"}, streaming=False)
-    assert read.access == HomeAccess("/h")
+    assert read.places[0] == HomeAccess("/h")
 
 
 def test_writing_needs_a_node(tmp_path: Path) -> None:

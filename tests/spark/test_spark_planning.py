@@ -189,8 +189,8 @@ TIME = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
         (spark_filters.In(("topic",), ("a", "b")), Condition("topic", "in", ("a", "b"))),
         (spark_filters.StringStartsWith(("topic",), "a"), Condition("topic", "starts_with", "a")),
         (spark_filters.GreaterThan(("offset",), 5), Condition("offset", "greater", 5)),
-        (spark_filters.LessThanOrEqual(("received",), TIME),
-         Condition("received", "less_equal", TIME)),
+        (spark_filters.LessThanOrEqual(("timestamp",), TIME),
+         Condition("timestamp", "less_equal", TIME)),
         (spark_filters.IsNotNull(("offset",)), Condition("offset", "any", None)),
         (spark_filters.IsNotNull(("created",)), None),
         (spark_filters.EqualTo(("value",), b"a"), None),
@@ -228,10 +228,10 @@ def test_time_filters_move_the_start() -> None:
         return 30
 
     for comparison, start in (("greater", 30), ("equal", 30), ("less", 10)):
-        condition = Condition("received", comparison, TIME)
+        condition = Condition("timestamp", comparison, TIME)
         assert narrowed(Range("t", 10, 50), [condition], since) == Range("t", start, 50)
     assert all(time < TIME.timestamp() for time in asked), "a rounded time must not be missed"
-    condition = Condition("received", "greater", TIME)
+    condition = Condition("timestamp", "greater", TIME)
     assert narrowed(Range("t", 10, 50), [condition], nothing_since) == Range("t", 50, 50)
 
 

@@ -72,8 +72,60 @@ def test_stream_write(spark: Any, node: LiveNode, tmp_path: Path) -> None:
         assert len(left) == 2, "one for each partition of the last batch"
 
 
-def run(frame: Any, node: LiveNode, folder: Path) -> None:
-    writer = configured(frame.writeStream, node=node.endpoint, token=node.token, topic="copy")
+def with_heads(spark: Any, count: int) -> Any:
+    """Rows with keys and headers, the first without either."""
+    return spark.range(count).selectExpr(
+        "CAST(id AS STRING) AS value",
+        "IF(id = 0, NULL, CONCAT('key-', id % 3)) AS key",
+        "IF(id = 0, NULL, ARRAY(STRUCT('n' AS key, CAST(STRING(id) AS BINARY) AS value),"
+        " STRUCT('content-type' AS key, CAST('text/plain' AS BINARY) AS value))) AS headers",
+    )
+
+
+def test_keys_and_headers_are_published(spark: Any, node: LiveNode) -> None:
+    """And come back as they were; rows that are sent again are recognised with them."""
+    frame = with_heads(spark, 7).coalesce(1)
+    for _ in range(2):
+        writing(frame, node, topic="headed", writeId="headed").save()
+    place = {"node": node.endpoint, "token": node.token, "subscribe": "headed"}
+    back = configured(spark.read, **place, includeHeaders="true").load()
+    rows = back.orderBy("offset").collect()
+    assert [row.value.decode() for row in rows] == [str(n) for n in range(7)]
+    assert [row.key and row.key.decode() for row in rows] == [
+        None, "key-1", "key-2", "key-0", "key-1", "key-2", "key-0",
+    ]  # fmt: skip
+    named = [row.headers and {each.key: each.value.decode() for each in row.headers}
+             for row in rows]  # fmt: skip
+    assert named == [None] + [{"content-type": "text/plain", "n": str(n)} for n in range(1, 7)]
+    other = frame.withColumn("key", frame.value)
+    with pytest.raises(Exception, match="the query is not the same on replay"):
+        writing(other, node, topic="headed", writeId="headed").save()
+
+
+def test_a_stream_copies_keys_and_headers_once(spark: Any, node: LiveNode, tmp_path: Path) -> None:
+    """From a topic to another; a batch whose commit was lost is recognised."""
+    writing(with_heads(spark, 12).coalesce(1), node, topic="origin").save()
+    place = {"node": node.endpoint, "token": node.token}
+    frame = configured(
+        spark.readStream, **place, subscribe="origin", includeHeaders="true",
+        startingOffsets="earliest",
+    ).load().select("key", "value", "headers")  # fmt: skip
+    for _ in range(2):
+        run(frame, node, tmp_path, topic="headed copy")
+        for name in ("0", ".0.crc"):
+            (tmp_path / "checkpoint" / "commits" / name).unlink()
+    columns = ("key", "value", "headers")
+    first, second = (
+        configured(spark.read, **place, subscribe=topic, includeHeaders="true")
+        .load().orderBy("offset").select(*columns).collect()
+        for topic in ("origin", "headed copy")
+    )  # fmt: skip
+    assert second == first
+    assert len(second) == 12
+
+
+def run(frame: Any, node: LiveNode, folder: Path, topic: str = "copy") -> None:
+    writer = configured(frame.writeStream, node=node.endpoint, token=node.token, topic=topic)
     writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
     writer.trigger(availableNow=True).start().awaitTermination()
 

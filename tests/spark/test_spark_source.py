@@ -18,10 +18,13 @@ from spark_samples import (
     streaming,
 )
 
+from rumormill import SyncNode
 from rumormill.log import Durability, EventLog, StoreConfig
-from rumormill.log.arrow import COLUMNS, event_schema
-from rumormill.log.model import Range
+from rumormill.log.arrow import COLUMNS, TABLE, event_schema
+from rumormill.spark import behind_latest
+from rumormill.spark.bronze import INCLUDED
 from rumormill.spark.options import read_options
+from rumormill.spark.replicas import Piece
 from rumormill.spark.source import (
     FULL_SCHEMA,
     BatchReader,
@@ -47,16 +50,17 @@ def source_of(progress: Any) -> dict[str, Any]:
 def test_batch_read(spark: Any, store: Path) -> None:
     """Every event of the topics, with every column."""
     frame = reading(spark, store, subscribe="news,chat")
-    assert frame.columns == list(COLUMNS[:9])
+    assert frame.columns == list(TABLE)
     rows = {(row.topic, row.offset): row for row in frame.collect()}
     assert len(rows) == 140
     row, sample = rows["news", 7], event("news", 7)
-    assert (bytes(row.id), bytes(row.key), bytes(row.value)) == (
+    assert (bytes(row.id), bytes(row.author), bytes(row.value)) == (
         sample.id,
         sample.author,
         sample.data,
     )
-    assert row.received == datetime.datetime.fromtimestamp(sample.received)  # noqa: DTZ006
+    assert (row.key, row.partition, row.timestampType) == (None, 0, 1)
+    assert row.timestamp == datetime.datetime.fromtimestamp(sample.received)  # noqa: DTZ006
     assert row.created == datetime.datetime.fromtimestamp(sample.created)  # noqa: DTZ006
     assert [bytes(each) for each in row.parents] == list(sample.parents)
     assert rows["news", 8].created is None
@@ -146,7 +150,7 @@ def test_available_now_stops_at_what_was_there(store: Path) -> None:
         {"home": str(store), "subscribe": "news", "startingOffsets": "earliest"}, streaming=True
     )
     reader = StreamReader(options, ["offset"])
-    reader._target = {"news": 60}
+    reader._target = {("news", 0): 60}
     assert reader.latestOffset({"news": 10}, reader.getDefaultReadLimit()) == {"news": 60}
     assert reader.latestOffset({"news": 60}, reader.getDefaultReadLimit()) == {"news": 60}
     assert reader.latestOffset({"news": 80}, reader.getDefaultReadLimit()) == {"news": 80}
@@ -160,11 +164,13 @@ def test_lag_in_progress(spark: Any, store: Path, tmp_path: Path) -> None:
     query = run_to_end(frame, tmp_path)
     first = source_of(query.recentProgress[0])
     assert (first["endOffset"], first["latestOffset"]) == ({"news": 60}, {"news": 100})
+    assert behind_latest(query.recentProgress[0])["maxOffsetsBehindLatest"] == 40
+    assert behind_latest(query.lastProgress)["maxOffsetsBehindLatest"] == 0
 
 
 def test_metadata_and_proof_are_opt_in(spark: Any, store: Path) -> None:
     """Like Kafka's headers; the proof is what lets others check the author."""
-    frame = reading(spark, store, subscribe="chat", includeMetadata="true", includeProof="true")
+    frame = reading(spark, store, subscribe="chat", **INCLUDED)
     assert frame.columns == list(COLUMNS)
     row = frame.where("offset = 3").first()
     found = {each.key: bytes(each.value) for each in row.metadata}
@@ -174,10 +180,35 @@ def test_metadata_and_proof_are_opt_in(spark: Any, store: Path) -> None:
     assert bytes(row.proof) == b"proof 3"
 
 
+def test_kafkas_columns(spark: Any, tmp_path: Path) -> None:
+    """Names and types are Kafka's; keys, headers and content types are what publishers said, and
+    the value is their data."""
+    with SyncNode(tmp_path / "home") as node:
+        node.publish("orders", b"2", key="order-17", headers={"region": "north"},
+                     content_type="text/plain")  # fmt: skip
+        node.publish("orders", b"plain")
+    found = reading(spark, tmp_path / "home", subscribe="orders", includeHeaders="true")
+    kinds = [f"{each.name} {each.dataType.simpleString()}" for each in found.schema[:8]]
+    assert kinds == [
+        "key binary", "value binary", "topic string", "partition int", "offset bigint",
+        "timestamp timestamp", "timestampType int",
+        "headers array<struct<key:string,value:binary>>",
+    ]  # fmt: skip
+    first, second = found.orderBy("offset").collect()
+    assert (bytes(first.key), bytes(first.value)) == (b"order-17", b"2")
+    assert [(each.key, bytes(each.value)) for each in first.headers] == [
+        ("content-type", b"text/plain"), ("region", b"north"),
+    ]  # fmt: skip
+    assert first.created is not None, "an envelope has its author's time"
+    assert (second.key, second.headers, bytes(second.value)) == (None, None, b"plain")
+    assert {first.partition, second.partition} == {0}
+    assert "headers" not in reading(spark, tmp_path / "home", subscribe="orders").columns
+
+
 def test_filters_are_pushed_down(spark: Any, store: Path) -> None:
     """Filters on topic, offset and time reach the source, and Spark does not repeat them."""
     frame = reading(spark, store, subscribe="news,chat").where(
-        "topic = 'news' and offset > 90 and received < timestamp_seconds(1700000095)"
+        "topic = 'news' and offset > 90 and timestamp < timestamp_seconds(1700000095)"
     )
     plan = frame._jdf.queryExecution().executedPlan().toString()
     assert "Filter" not in re.sub(r"RuntimeFilters: \[\]", "", plan)
@@ -216,7 +247,7 @@ def test_arrow_batches_end_to_end(store: Path) -> None:
 
     assert to_arrow_schema(FULL_SCHEMA, timezone="UTC").equals(event_schema(COLUMNS))
     options = read_options({"home": str(store), "subscribe": "news"}, streaming=False)
-    (batch,) = BatchReader(options, list(COLUMNS)).read(RangePartition(Range("news", 0, 100)))
+    (batch,) = BatchReader(options, list(COLUMNS)).read(RangePartition(Piece("news", 0, 100)))
     assert isinstance(batch, pa.RecordBatch)
     assert batch.num_rows == 100
 

@@ -58,7 +58,7 @@ def test_who_keeps_the_account_is_never_declined() -> None:
 
 def test_more_is_asked_for_while_events_wait_for_the_disk() -> None:
     """Few slices wait, and the next question does not wait for them."""
-    empty, full = store_of(()), store_of(dated(NOW - 5000 + n) for n in range(600))
+    empty, full = store_of(()), store_of(dated(NOW - 5000 + n) for n in range(1200))
     session = Session(b"partner", (("news", 0),), SALT, 0.0, offered=False)
     handed: list[Event] = []
     fetches = 0

@@ -5,12 +5,14 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sync_rig import NOW, answer, dated, event, ids_of, reconcile, store_of, undated
+from sync_rig import NOW, SALT, answer, dated, event, ids_of, reconcile, store_of, undated
 
 from rumormill.core.event import Event
-from rumormill.core.history import Window, stamp_of
+from rumormill.core.history import BEGIN, END, Key, Window, stamp_of, topic_tag
+from rumormill.sim.histories import MemoryHistory
 from rumormill.sim.journal import Journal
-from rumormill.sync.messages import MAX_EVENTS
+from rumormill.sync.messages import MAX_EVENTS, SHORT_BYTES, Events, Fetch, Wanted
+from rumormill.sync.ranges import short_id
 from rumormill.sync.session import COMPLETE, EQUAL, IN_VAIN
 
 moments = st.integers(0, 40).map(lambda n: dated(NOW - 1000 + 20 * n))
@@ -99,6 +101,28 @@ def test_a_late_joiner_fetches_everything_in_order() -> None:
     kept = one._topics["news"].events
     stamps = [kept[offset].id for offset in sorted(kept)]
     assert stamps == sorted(stamps)
+
+
+def test_a_fetch_looks_at_no_more_than_it_sends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a long stretch as many keys as an answer holds, one more, and those that are known."""
+    looked_at: list[int] = []
+    keys_of = MemoryHistory.keys
+
+    def keys(self: MemoryHistory, low: Key, high: Key, limit: int) -> list[Key]:
+        found = keys_of(self, low, high, limit)
+        looked_at.append(len(found))
+        return found
+
+    full = store_of(dated(NOW - 5000 + n) for n in range(3000))
+    monkeypatch.setattr(MemoryHistory, "keys", keys)
+    known = short_id(SALT, dated(NOW - 5000).id)
+    for names, most in ((b"", MAX_EVENTS + 1), (known, MAX_EVENTS + 2)):
+        looked_at.clear()
+        sent = answer(full, Fetch(SALT, topic_tag("news"), (Wanted(BEGIN, END, names),)))
+        assert isinstance(sent, Events)
+        assert (len(sent.events), looked_at) == (MAX_EVENTS, [most])
+        behind = NOW - 5000 + MAX_EVENTS + len(names) // SHORT_BYTES
+        assert sent.next == Key(int(behind * 1e6), dated(behind).id)
 
 
 def test_scattered_losses_are_all_found() -> None:

@@ -66,6 +66,15 @@ def test_who_was_away_is_owed_what_it_missed() -> None:
     }  # fmt: skip
 
 
+def test_who_has_it_before_its_publication_has_it() -> None:
+    """B's clock is a little behind A's: everybody has everything, and B has it at once."""
+    trace = [*joined(A, B), (0.9997, B, DeliverMessage(M, "t", A)), *published(1.0)]
+    summary = summary_of(trace)
+    assert (summary["delivered"], summary["delivery_ratio"]) == (2, 1.0)
+    assert (summary["complete_ratio"], summary["time_to_complete"]["max"]) == (1.0, 0.0)
+    assert (summary["latency_max"], summary["hops_max"]) == (0.0, 1)
+
+
 def test_what_it_never_gets_is_missing() -> None:
     """Two of three pairs; everything is delivered that the ledger expects."""
     summary = summary_of(away()[:-1])

@@ -181,6 +181,26 @@ def test_deliveries_beyond_the_pairs_are_counted_apart():
     assert (sums.extra, sums.repeated, ledger.unpublished) == (1, 1, 1)
 
 
+def test_a_delivery_before_its_publication_counts_with_it():
+    """B's clock is behind A's: nothing is lost, nor counted twice, and D was not expected."""
+    early = [(B, deliver()), (B, deliver()), (D, deliver())]
+    ledger = ledger_of(*three_up(), *early)
+    assert ledger.unpublished == 3
+    ledger.observe([(0.0, A, publish())])
+    sums = ledger.sums()["t"]
+    assert (sums.expected, sums.delivered, sums.pending) == (3, 1, 2)
+    assert (sums.extra, sums.repeated, ledger.unpublished) == (1, 1, 0)
+
+
+def test_few_deliveries_wait_for_their_publication(monkeypatch):
+    """The latest; what is older was never published, as far as the ledger is concerned."""
+    monkeypatch.setattr(ledger_module, "MAX_EARLY", 2)
+    early = [(B, deliver(M1)), (B, deliver(M2)), (C, deliver(M2))]
+    ledger = ledger_of(*three_up(), *early, (A, publish(M1)), (A, publish(M2)))
+    assert standing(ledger) == (6, 2, 4, {})
+    assert ledger.unpublished == 1
+
+
 def test_deliveries_after_everybody_has_it_are_told_apart_too():
     """Without its table an event still knows who was expected."""
     everybody = [(peer, deliver()) for peer in (A, B, C)]
@@ -232,7 +252,7 @@ class Model:
 
     def __init__(self):
         self.up, self.subscribed = {}, {}
-        self.pairs, self.notes, self.known = {}, {}, set()
+        self.pairs, self.notes, self.known, self.early = {}, {}, set(), {}
 
     def enter(self, peer, payload):
         match payload:
@@ -257,6 +277,10 @@ class Model:
                 for other, topics in self.subscribed.items():
                     if topic in topics and self.up.get(other, True):
                         self.pairs[message_id, other] = (topic, "pending")
+                for early in self.early.get(message_id, ()):
+                    self._enter_message(*early)
+            case DeliverMessage(message_id) if message_id not in self.known:
+                self.early.setdefault(message_id, []).append((peer, payload))
             case DeliverMessage(message_id):
                 self._move((message_id, peer), "delivered", lambda state: True)
             case RejectMessage(message_id):

@@ -13,7 +13,14 @@ import os
 import sys
 from collections.abc import Sequence
 
-from rumormill.cli.grammar import DATA_LOSS, FAILURE, TIMEOUT, USAGE, CommandError
+from rumormill.cli.grammar import (
+    DATA_LOSS,
+    FAILURE,
+    TIMEOUT,
+    USAGE,
+    CommandError,
+    behind_the_verb,
+)
 from rumormill.cli.parser import build_parser
 
 INTERRUPTED = 130
@@ -26,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     parser = build_parser()
-    options = parser.parse_args(arguments, argparse.Namespace(parser=parser))
+    options = parser.parse_args(behind_the_verb(arguments), argparse.Namespace(parser=parser))
     # What a failed run tells people to type again.
     options.typed = arguments
     try:

@@ -11,6 +11,7 @@ from rumormill.cli.grammar import USAGE, CommandError
 from rumormill.cli.logs import begin
 from rumormill.cli.numbers import whole
 from rumormill.cli.printing import iso
+from rumormill.cli.reloading import as_told
 from rumormill.cli.session import run_async, running_node
 from rumormill.cli.settings import Resolved
 from rumormill.core.errors import DecodeError
@@ -56,8 +57,14 @@ async def _reload(resolved: Resolved, *, as_json: bool) -> int:
             raise CommandError(
                 f"no node runs in {resolved.home}; its files are read when it starts"
             )
-        await service.reload()
-    print(json.dumps({"home": str(resolved.home)}) if as_json else resolved.home)
+        found = as_told(await service.reload())
+    if as_json:
+        print(json.dumps({"home": str(resolved.home), **found}))
+        return 0
+    print(resolved.home)
+    for name, keys in found.items():
+        if keys:
+            print(f"{name.replace('_', ' ')}: {', '.join(keys)}")
     return 0
 
 

@@ -2,7 +2,8 @@
 
 A node holds the lock of its home's log, so there is one daemon of a home; it opens its doors
 (`Node.serve`), the control socket always, the others where they were asked for. SIGINT and SIGTERM
-end it in order: the doors are closed, queues are sent, the log is closed.
+end it in order: the doors are closed, queues are sent, the log is closed. SIGHUP has it read its
+settings again (`reloading`), and a supervisor is told what it does (`notify`).
 """
 
 import argparse
@@ -18,7 +19,9 @@ from pathlib import Path
 
 from rumormill.cli.grammar import USAGE, CommandError
 from rumormill.cli.logs import LogObserver, begin
+from rumormill.cli.notify import READY, STOPPING, keep_alive, notify
 from rumormill.cli.reaching import reach
+from rumormill.cli.reloading import Reloader
 from rumormill.cli.session import find_tickets, run_async
 from rumormill.cli.settings import Resolved
 from rumormill.core.errors import ConfigError, LocalError
@@ -31,6 +34,7 @@ from rumormill.log.model import StoreConfig
 from rumormill.node.identity import KEY_FILE, load_or_create_key
 from rumormill.node.node import Node
 from rumormill.trace.writers import LiveWriter
+from rumormill.wire.keys import PeerId
 from rumormill.wire.multiaddr import Multiaddr
 from rumormill.wire.tickets import read_ticket
 
@@ -86,7 +90,7 @@ async def _serve_store(options: argparse.Namespace) -> int:
     from rumormill.daemon.flight_service import FlightService
 
     _allow_most_files()
-    stop = _stop_with_signals()
+    stop, _ = _signals()
     home = Path(options.home).expanduser().absolute()  # noqa: ASYNC240 (nothing else runs)
     tls = (options.flight_cert, options.flight_key) if options.flight_cert else None
     with EventLog(home, StoreConfig(open_verify_bytes=1), read_only=True) as log:
@@ -101,7 +105,7 @@ async def _serve_store(options: argparse.Namespace) -> int:
 
 async def _run(resolved: Resolved, options: argparse.Namespace, *, supervises: bool = False) -> int:
     _allow_most_files()
-    stop = _stop_with_signals()
+    stop, told = _signals()
     if options.until_eof:
         _stop_with_stdin(stop)
     trace = os.path.expanduser(resolved.text("trace"))  # noqa: ASYNC240 (reads no disk)
@@ -111,24 +115,35 @@ async def _run(resolved: Resolved, options: argparse.Namespace, *, supervises: b
         home, [LogObserver(), *writers], supervises=supervises, resume=home is not None
     )
     tls = (resolved.text("flight_cert"), resolved.text("flight_key"))
+    tasks: dict[asyncio.Task[None], None] = {}
+
+    def join(ticket: str) -> None:
+        tasks[asyncio.ensure_future(_keep_joining(node, ticket))] = None
+
     async with node:
         for topic in resolved.texts("topics"):
             (await node.subscribe(topic)).close()
+        reloader = Reloader(options, resolved, node, join)
         async with node.serve(
             control=True,
             metrics=resolved.text("metrics"),
             flight=resolved.text("flight"),
             tls=tls if all(tls) else None,
             home=resolved.home,
+            on_reload=reloader,
         ) as doors:
             _announce(node, resolved, doors, as_json=options.json)
-            wanted = [*resolved.texts("join"), *find_tickets(resolved.home)]
-            joining = [asyncio.ensure_future(_keep_joining(node, each)) for each in wanted]
+            for each in [*resolved.texts("join"), *find_tickets(resolved.home)]:
+                join(each)
+            tasks[asyncio.ensure_future(reloader.on_signals(told))] = None
+            tasks[asyncio.ensure_future(keep_alive())] = None
+            notify(READY, f"STATUS=peer {PeerId(node.id)}")
             await stop.wait()
             _log.info("stopping")
-            for task in joining:
+            notify(STOPPING)
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*joining, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
     _log.info("stopped")
     return 0
 
@@ -140,14 +155,15 @@ def _allow_most_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def _stop_with_signals() -> asyncio.Event:
-    """What SIGINT and SIGTERM set; by the loop, which hears of a signal in whatever thread it lands
-    (a library's own threads take them too, and wake nobody who waits for a lock).
+def _signals() -> tuple[asyncio.Event, asyncio.Event]:
+    """What SIGINT and SIGTERM set, and what SIGHUP does, which ends nothing; by the loop, which
+    hears of a signal in whatever thread it lands (a library's own threads take them too, and wake
+    nobody who waits for a lock).
     """
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    return stop
+    stop, told = asyncio.Event(), asyncio.Event()
+    for number, event in ((signal.SIGINT, stop), (signal.SIGTERM, stop), (signal.SIGHUP, told)):
+        asyncio.get_running_loop().add_signal_handler(number, event.set)
+    return stop, told
 
 
 def _stop_with_stdin(stop: asyncio.Event) -> None:

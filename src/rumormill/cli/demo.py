@@ -192,6 +192,7 @@ def _rows(run: RunSummary) -> Iterator[tuple[str, str]]:
     yield "missing otherwise", f"{found.missing:,}"
     if figures is not None:
         yield "delivery ratio", show.as_percent(figures.delivery_ratio)
+        yield "complete in the end", show.as_percent(figures.complete_ratio)
         yield "messages per delivery", show.as_number(figures.messages_per_delivery)
         yield "duplicates per delivery", show.as_number(figures.duplicates_per_delivery)
         yield "latency p50", show.as_seconds(figures.latency_p50)

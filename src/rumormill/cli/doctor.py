@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from statistics import median
 from typing import Final
 
 import msgspec
@@ -29,8 +30,9 @@ from rumormill.cli.grammar import FAILURE
 from rumormill.cli.reaching import reach
 from rumormill.cli.session import run_async, running_node
 from rumormill.cli.settings import Resolved, resolve
+from rumormill.core.api import PeerClock
 from rumormill.core.errors import LocalError
-from rumormill.daemon.control_messages import MAX_SOCKET_PATH, socket_path
+from rumormill.daemon.control_messages import MAX_SOCKET_PATH, TopicLine, socket_path
 from rumormill.daemon.endpoint import Endpoint, flight_endpoint, metrics_endpoint
 from rumormill.libp2p.lan import heard_on
 from rumormill.libp2p.own_addresses import expanded
@@ -57,8 +59,11 @@ _RELEASED: Final = 1_767_225_600
 """The start of 2026: no clock that is right shows less."""
 _AHEAD: Final = 60.0
 """Seconds by which files may be ahead of the clock: what Pulsarcast forgives a peer."""
+_APART: Final = 2.0
+"""Seconds by which clocks differ that nobody keeps; our choice: a time service keeps to 0.1."""
 _OLD_GAP: Final = 300.0
 """Seconds after which what is missing is not just being fetched; our choice."""
+_MEND: Final = "stop the node; rumormill restore a backup, or rumormill repair (docs/store.md)"
 _FEW_FILES: Final = 1024
 """Our choice: the connections that a node may have by default, twice."""
 _TIME_SERVICE: Final = Path("/run/systemd/timesync")
@@ -116,7 +121,7 @@ def examine(resolved: Resolved) -> Iterator[Check]:
     yield _check_members(resolved)
     yield _check_reach(resolved)
     if running:
-        yield run_async(_check_histories(resolved))
+        yield from run_async(_ask_node(resolved))
         return  # the addresses are taken by the node itself
     for address in resolved.texts("listen"):
         at = Multiaddr.parse(address).endpoint
@@ -213,10 +218,19 @@ def _check_daemon(home: Path, running: bool) -> Check:
     return Check("node", OK, f"none runs in {home}")
 
 
-async def _check_histories(resolved: Resolved) -> Check:
-    """What the running node knows to be missing, and since when."""
+async def _ask_node(resolved: Resolved) -> list[Check]:
+    """What only the running node knows."""
     async with running_node(resolved) as client:
-        lines = [] if client is None else (await client.topics()).topics
+        if client is None:
+            return []
+        return [
+            check_histories((await client.topics()).topics),
+            check_peer_clocks(await client.clocks()),
+        ]
+
+
+def check_histories(lines: list[TopicLine]) -> Check:
+    """What the node knows to be missing, and since when."""
     followed = [(line.name, line.completeness) for line in lines if line.completeness is not None]
     lacking = [(name, found) for name, found in followed if found.lacking is not None]
     if not lacking:
@@ -238,11 +252,10 @@ def _check_store(home: Path) -> Check:
     except NotAStoreError:
         return Check("log", OK, "will be made on first start")
     except (StoreError, OSError) as error:
-        return Check("log", FAILED, str(error), "see docs/store.md: restore a good copy or repair")
+        return Check("log", FAILED, str(error), _MEND)
     if not report.ok:
-        advice = "see docs/store.md: restore a good copy or repair it with rumormill.log.repair"
         more = f", and {len(report.findings) - 1} more" if len(report.findings) > 1 else ""
-        return Check("log", FAILED, report.findings[0].sentence() + more, advice)
+        return Check("log", FAILED, report.findings[0].sentence() + more, _MEND)
     text = f"{report.events} events, {report.size} bytes, all verified"
     if unwitnessed is not None:
         text += f"; the heads file could not be written since commit {unwitnessed}"
@@ -392,6 +405,28 @@ def check_clock(now: float, home: Path) -> Check:
         advice = "timedatectl shows why; other nodes refuse events from the future"
         return Check("clock", WARNING, f"{shown}, not synchronised", advice)
     return Check("clock", OK, shown)
+
+
+def check_peer_clocks(clocks: list[PeerClock]) -> Check:
+    """Whether our clock is the one that is wrong: by what most of the peers have."""
+    if not clocks:
+        return Check("peers' clocks", OK, "no connected node tells its time")
+    ahead = median(clock.ahead for clock in clocks)
+    doubt = max(clock.within for clock in clocks)
+    off = [clock for clock in clocks if abs(clock.ahead - ahead) > _APART + clock.within]
+    apart = f"{abs(ahead):,.1f} s {'behind' if ahead > 0 else 'ahead of'}"
+    text = f"ours is {apart} the middle of {len(clocks)} peers'"
+    advice = "set the clock of this machine, and let a time service keep it"
+    if abs(ahead) > _AHEAD + doubt:
+        return Check("peers' clocks", FAILED, text, f"{advice}; others refuse our events' dates")
+    if abs(ahead) > _APART + doubt:
+        return Check("peers' clocks", WARNING, text, advice)
+    if off:
+        worst = max(off, key=lambda clock: abs(clock.ahead))
+        text = f"ours is as most of {len(clocks)}; {worst.id} has {worst.ahead:+,.1f} s"
+        return Check("peers' clocks", WARNING, text, "the clock of that machine should be set")
+    text = f"ours is as those of {len(clocks)} peers, to {max(abs(ahead), doubt):.1f} s"
+    return Check("peers' clocks", OK, text)
 
 
 def _newest(home: Path) -> float:

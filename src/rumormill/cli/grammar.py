@@ -20,7 +20,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NoReturn
 
 FAILURE: Final = 1
@@ -105,12 +105,49 @@ class Parser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         """Parse, and give a word that is left over to the late argument."""
+        if args is not None and self._subparsers is None:
+            self._check_flags(args)
         found, rest = super().parse_known_args(args, namespace)
         is_word = len(rest) == 1 and not rest[0].startswith("-")
         if self.late_argument and is_word and getattr(found, self.late_argument) is None:
             setattr(found, self.late_argument, rest.pop())
         return found, rest
 
+    def _check_flags(self, args: Sequence[str]) -> None:
+        """Refuse a flag that the verb does not have before its value is taken for an argument."""
+        known = self._option_string_actions
+        for each in args[: args.index("--")] if "--" in args else args:
+            flag = each.partition("=")[0]
+            if flag.startswith("--") and flag not in known:
+                self.error(f"there is no {flag}{_meant(flag, known)}")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse what is not one of the choices, and name the one that was meant."""
+        choices = [*map(str, action.choices or ())]
+        if choices and value not in choices:
+            what = "verb" if isinstance(action, argparse._SubParsersAction) else action.dest
+            meant = _meant(value, choices) or f" ({', '.join(choices)})"
+            raise argparse.ArgumentError(None, f"there is no {what} {value!r}{meant}")
+
     def error(self, message: str) -> NoReturn:
         """Leave with one sentence and the way to help."""
         self.exit(USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    """The question whether a name was meant that is close to what was typed; empty if none is."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, known, n=1, cutoff=0.6)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
+def behind_the_verb(arguments: Sequence[str]) -> list[str]:
+    """The same command with `--home DIR` at its end, wherever it was typed."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    rest, home = list(arguments[:end]), list[str]()
+    for at in [at for at, each in enumerate(rest) if each.partition("=")[0] == "--home"][::-1]:
+        size = 1 if "=" in rest[at] else 2
+        home[:0] = rest[at : at + size]
+        del rest[at : at + size]
+    return [*rest, *home, *arguments[end:]]

@@ -165,7 +165,12 @@ async def _batches(read: Read, span: _Span) -> AsyncIterator[list[Event]]:
         return
     while count is None or count > 0:
         limit = BATCH_EVENTS if count is None else min(count, BATCH_EVENTS)
-        events = (await read(offset, since, limit)).events
+        found = await read(offset, since, limit)
+        events = found.events
+        if found.gap is not None:
+            start, end = found.gap
+            said = f"offsets {start} to {end - 1} were lost, as a repair has recorded"
+            print(said, file=sys.stderr)
         if not events:
             break
         yield events

@@ -35,12 +35,17 @@ class _Lines(logging.Formatter):
 def begin(options: argparse.Namespace, default_level: str = "warning") -> Resolved:
     """Find every setting of a verb, and log to stderr as they say."""
     resolved = resolve(options)
+    set_up(resolved, default_level)
+    return resolved
+
+
+def set_up(resolved: Resolved, default_level: str) -> None:
+    """Log to stderr as the settings say."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Lines(as_json=resolved.text("log_format") == "json"))
     logging.basicConfig(
         level=(resolved.text("log_level") or default_level).upper(), handlers=[handler], force=True
     )
-    return resolved
 
 
 class LogObserver:

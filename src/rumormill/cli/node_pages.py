@@ -151,20 +151,100 @@ examples:
 show what is kept of topics, and what is beyond that
 
 Show each topic's rule, what the log has of it, and how much of that is beyond the
-rule. A running node deletes that by itself, every minute; where none runs, --apply
-deletes it now. What was deleted does not come back, and offsets stay as they are.
+rule: of the running node, or of the settings where none runs. A running node deletes
+that by itself, every minute; --apply deletes it now. What was deleted does not come
+back, and offsets stay as they are.
 
 topic [TOPIC]        one topic; all of the log, if none is named
 @place
---retain RULE*       another rule than the settings have: 7d, 10gb, 100000events; TOPIC=RULE
-    for one topic; may be repeated
+--retain RULE*       other rules, for this command alone: 7d, 10gb, 100000events; TOPIC=RULE for
+    one topic; may be repeated
 --apply              delete what is beyond
 --json               print one JSON object a line
 
 examples:
   rumormill retention
   rumormill retention --retain 30d --retain news=1gb,90d
-  rumormill retention --retain 7d --apply
+  rumormill retention news --retain 7d --apply
+""",
+    "backup": """\
+copy a home, also of a running node, and verify the copy
+
+Copy the home as it is at one moment (identity, configuration and log) to a new
+directory, read all of the copy and verify it. A node that runs goes on. A backup is a
+home: history, topics and doctor read it. Do not run a node in it while the other runs.
+
+to DIR               a directory that does not exist
+@place
+options:
+--json               print one JSON object
+
+examples:
+  rumormill backup /srv/backups/monday
+  rumormill backup monday --home b --json
+""",
+    "restore": """\
+put a backup in the place of a home where no node runs
+
+Verify a backup, and make the home have what it has. Stop the node first. A home with a
+log is left alone without --replace, and even then its database stays beside the new
+one, until `rumormill compact --old`. A home of another identity is refused.
+
+source DIR           the backup
+@place
+options:
+--replace            replace the log that is there
+--json               print one JSON object
+
+examples:
+  rumormill restore /srv/backups/monday --home new
+  rumormill restore monday --replace
+""",
+    "export": """\
+write the log's events to a Parquet file, also of a running node
+
+Write all events, or those of some topics, with their hashes to a Parquet file, which
+pyarrow, DuckDB and Spark read, and rumormill.log.import_parquet verifies and takes in.
+
+file FILE.parquet    a file that does not exist
+@place
+options:
+--topic TOPIC*       this topic; may be repeated (default: all)
+--json               print one JSON object
+
+examples:
+  rumormill export everything.parquet
+  rumormill export news.parquet --topic news --json
+""",
+    "compact": """\
+give space that the log does not use back to the file system
+
+Give back what deleted events have left in the database, and the write-ahead log. The
+running node does it, beside its work; where none runs, this command.
+
+@place
+options:
+--old                delete the databases, too, that a repair or a restore has put aside
+--json               print one JSON object
+
+examples:
+  rumormill compact
+  rumormill compact --old --home b
+""",
+    "repair": """\
+make a damaged log usable again, where no node runs
+
+Keep every event that can be proved, and record the rest as lost: its offsets stay
+empty, and history goes on behind them. Stop the node first, and copy the home. The
+damaged database stays beside the new one. Exit code 4 if events were lost.
+
+@place
+options:
+--json               print one JSON object
+
+examples:
+  rumormill repair
+  rumormill repair --home b --json
 """,
     "sync": """\
 compare the node's topics with all connected nodes, and fetch what is missing
@@ -361,11 +441,13 @@ examples:
   rumormill policy show orders.policy --json
 """,
     "reload": """\
-have the running node read its keys and policies again
+have the running node read its settings, keys and policies again
 
-The node of the home reads the files of its --topic-key and --policy again: keys as
-they are there now, of policies the later versions. If one of them cannot be used,
-everything stays as it is, and the command says why.
+The node of the home reads its configuration file again, and the files of keys and
+policies: keys as they are there now, of policies the later versions. Retention, logging
+and further topics, tickets, keys and policies are used at once; of other settings it is
+said that they wait for a restart. If anything cannot be used, everything stays as it is,
+and the command says why. SIGHUP does the same.
 
 @place
 options:

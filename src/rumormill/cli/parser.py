@@ -29,9 +29,9 @@ MODULES: Final = {
     "rumormill.cli.milling": ("mill", "sweep", "report"),
     "rumormill.cli.pubsub": ("pub", "sub"),
     "rumormill.cli.settings": ("config",),
-    "rumormill.cli.retention": ("retention",),
     "rumormill.cli.sim": ("sim",),
     "rumormill.cli.topics": ("topics",),
+    "rumormill.cli.upkeep": ("retention", "backup", "restore", "export", "compact", "repair"),
 }
 """Where verbs are carried out, each by a function `run_VERB`."""
 

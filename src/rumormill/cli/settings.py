@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 CONFIG_NAME: Final = "config.toml"
 DEFAULT_HOME: Final = "~/.rumormill"
+_WIDEST_VALUE: Final = 48
+"""Columns for values: a longer one moves its own origin aside, and no other."""
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -368,16 +370,52 @@ def _leaves(table: dict[str, Any], name: str) -> Iterator[tuple[str, Any]]:
 
 def run_config(options: argparse.Namespace) -> int:
     """Show every setting and where it comes from."""
-    resolved = resolve(options)
-    rows = [
-        (key, value, resolved.origins[key])
-        for key, value in {**resolved.values, **resolved.changes}.items()
-    ]
+    rows = list(_every_setting(resolve(options)))
     if options.json:
         print(json.dumps({key: {"value": value, "origin": origin} for key, value, origin in rows}))
         return 0
     shown = [(key, json.dumps(value), origin) for key, value, origin in rows]
     widths = [max(len(row[column]) for row in shown) for column in (0, 1)]
+    widths[1] = min(widths[1], _WIDEST_VALUE)
     for key, text, origin in shown:
         print(f"{key:<{widths[0]}}  {text:<{widths[1]}}  {origin}")
     return 0
+
+
+def _every_setting(resolved: Resolved) -> Iterator[tuple[str, Any, str]]:
+    """Key, value and origin of each, those of the tables as they are used."""
+    for key, value in resolved.values.items():
+        yield key, value, resolved.origins[key]
+    preset = resolved.text("preset")
+    usual = dict(_leaves(_told(protocol(resolved.text("protocol")).configure("default", {})), ""))
+    tables = {
+        "parameters": resolved.protocol_config,
+        "node": resolved.node_config,
+        "store": resolved.store_config,
+        "sync": resolved.sync_config,
+        "members": resolved.members_config,
+    }
+    for table, config in tables.items():
+        for key, value in _leaves(_told(config), table):
+            if key == "store.durability":
+                continue  # which has a name of its own above
+            by_preset = table == "parameters" and value != usual.get(key.removeprefix(table))
+            chosen = f"preset {preset}" if by_preset else "default"
+            yield key, value, _origin(resolved, key) or chosen
+
+
+def _origin(resolved: Resolved, key: str) -> str:
+    """Who changed a setting of a table, or the whole that it is a part of."""
+    while "." in key:
+        if key in resolved.changes:
+            return resolved.origins[key]
+        key = key.rpartition(".")[0]
+    return ""
+
+
+def _told(config: msgspec.Struct) -> dict[str, Any]:
+    """A configuration as plain values; what has no limit is null."""
+    plain: dict[str, Any] = msgspec.json.decode(
+        msgspec.json.encode(msgspec.structs.asdict(config), enc_hook=str)
+    )
+    return plain

@@ -216,3 +216,21 @@ class PeerView(msgspec.Struct, frozen=True):
     queued_bytes: int
     score: float | None = None
     """What the protocol thinks of it, where it keeps scores (GossipSub)."""
+
+
+class PeerClock(msgspec.Struct, frozen=True):
+    """What time a peer has: by how many seconds it is ahead of ours, give or take so many."""
+
+    id: str
+    ahead: float
+    within: float
+
+
+class Health(msgspec.Struct, frozen=True):
+    """How a node is: whether a restart would help, and whether it takes events."""
+
+    healthy: bool
+    """False when its log has failed: the node must be started again."""
+    ready: bool
+    """False also while its disk is full."""
+    why: str

@@ -17,6 +17,7 @@ from rumormill.core.api import (
     NO_OPTIONS,
     Completeness,
     FetchedHistory,
+    PeerClock,
     PeerView,
     Reach,
     Receipt,
@@ -25,7 +26,8 @@ from rumormill.core.api import (
 )
 from rumormill.core.errors import RumormillError
 from rumormill.core.event import Event, Head
-from rumormill.log.model import TopicExtent
+from rumormill.log.keeping import RetentionLine
+from rumormill.log.model import Retention, TopicExtent
 
 VERSION: Final = 1
 
@@ -171,7 +173,26 @@ class ListPeers(Request, tag="peers", frozen=True):
 
 
 class Reload(Request, tag="reload", frozen=True):
-    """Read the files of topics' keys and policies again."""
+    """Read the settings, and the files of topics' keys and policies, again."""
+
+
+class Retain(Request, tag="retain", frozen=True):
+    """Say what is kept of topics, or of one, by the node's rules or by others; with `apply`, delete
+    first what is beyond."""
+
+    topic: str | None = None
+    rules: dict[str, Retention] | None = None
+    apply: bool = False
+
+
+class Compact(Request, tag="compact", frozen=True):
+    """Give space that the log does not use back to the file system (`log.keeping.compact`)."""
+
+    old: bool = False
+
+
+class CompareClocks(Request, tag="compare-clocks", frozen=True):
+    """Ask connected nodes for the time."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -206,11 +227,13 @@ class Begun(Answer, tag="begun", frozen=True):
 
 class Events(Answer, tag="events", frozen=True):
     """Events in the order of their offsets; `lost` were dropped before them, by retention, and
-    `unreadable` are encrypted, and the node has no key for them."""
+    `unreadable` are encrypted, and the node has no key for them. Before them lies a `gap`, from an
+    offset to before another, that a repair has recorded as lost."""
 
     events: list[Event]
     lost: int = 0
     unreadable: int = 0
+    gap: tuple[int, int] | None = None
 
 
 class TopicLine(TopicExtent, frozen=True):
@@ -265,6 +288,32 @@ class PeerList(Answer, tag="peer-list", frozen=True):
     """The answer to `ListPeers`."""
 
     peers: list[PeerView]
+
+
+class Reloaded(Answer, tag="reloaded", frozen=True):
+    """The answer to `Reload`: the settings that have changed, and those that wait for a restart."""
+
+    changed: list[str] = []
+    later: list[str] = []
+
+
+class Retained(Answer, tag="retained", frozen=True):
+    """The answer to `Retain`."""
+
+    lines: list[RetentionLine]
+    left_out: int = 0
+
+
+class Compacted(Answer, tag="compacted", frozen=True):
+    """The answer to `Compact`: how many bytes the file system has back."""
+
+    freed: int
+
+
+class Clocks(Answer, tag="clocks", frozen=True):
+    """The answer to `CompareClocks`: those of the peers who told."""
+
+    clocks: list[PeerClock]
 
 
 class Refused(Answer, tag="refused", frozen=True):

@@ -19,6 +19,7 @@ from rumormill.core.api import (
     ALONE,
     FetchedHistory,
     Message,
+    PeerClock,
     PeerView,
     Reach,
     Receipt,
@@ -30,9 +31,11 @@ from rumormill.core.event import Event, Head
 from rumormill.core.ids import Topic
 from rumormill.core.patterns import is_pattern
 from rumormill.daemon import control_messages as messages
+from rumormill.daemon import upkeep
 from rumormill.daemon.served_node import ServedNode, ServedSubscription
 from rumormill.log.event_log import EventLog
-from rumormill.log.model import TopicExtent
+from rumormill.log.keeping import behind_loss
+from rumormill.log.model import Retention, TopicExtent
 from rumormill.wire.keys import PeerId
 
 _AnswerT = TypeVar("_AnswerT")
@@ -69,9 +72,24 @@ class Service(ABC):
         """Connect to another node."""
         expected(await self.answer(messages.Join(ticket)), messages.Done)
 
-    async def reload(self) -> None:
-        """Read the files of topics' keys and policies again."""
-        expected(await self.answer(messages.Reload()), messages.Done)
+    async def reload(self) -> messages.Reloaded:
+        """Read the settings, and the files of topics' keys and policies, again."""
+        return expected(await self.answer(messages.Reload()), messages.Reloaded)
+
+    async def retention(
+        self, topic: Topic | None, rules: dict[Topic, Retention] | None, *, apply: bool
+    ) -> messages.Retained:
+        """What is kept of topics, by the node's rules or others; with `apply`, the rest goes."""
+        request = messages.Retain(topic, rules, apply)
+        return expected(await self.answer(request), messages.Retained)
+
+    async def compact(self, *, old: bool) -> int:
+        """Give unused space of the log back; return how many bytes."""
+        return expected(await self.answer(messages.Compact(old)), messages.Compacted).freed
+
+    async def clocks(self) -> list[PeerClock]:
+        """What time connected nodes have."""
+        return expected(await self.answer(messages.CompareClocks()), messages.Clocks).clocks
 
     async def publish(
         self,
@@ -159,9 +177,12 @@ def expected(answer: messages.Answer, kind: type[_AnswerT]) -> _AnswerT:
 class NodeService(Service):
     """Carries out requests on a node of this process."""
 
-    def __init__(self, node: ServedNode, protocol: str) -> None:
+    def __init__(
+        self, node: ServedNode, protocol: str, reload: upkeep.Reloading | None = None
+    ) -> None:
         self._node = node
         self._protocol = protocol
+        self._reload = reload
 
     async def answer(self, request: messages.Request) -> messages.Answer:
         """Carry out what is no subscription; the messages of a batch share a commit of the log."""
@@ -179,9 +200,13 @@ class NodeService(Service):
             case messages.Join(ticket):
                 await node.connect(ticket)
                 return messages.Done()
-            case messages.Reload():
-                node.access.reload()
-                return messages.Done()
+            case (
+                messages.Reload()
+                | messages.Retain()
+                | messages.Compact()
+                | messages.CompareClocks()
+            ):
+                return await upkeep.carry_out(node, request, self._reload)
             case messages.Publish(topic, data, head, parents):
                 if not 0 < len(data) <= messages.BATCH_EVENTS:
                     raise messages.ControlError(
@@ -238,20 +263,21 @@ class NodeService(Service):
 
     async def _read_history(self, request: messages.ReadHistory) -> messages.Events:
         """A batch of events; it is empty only behind the last one that can be read."""
-        node, unreadable = self._node, 0
+        node, unreadable, gap = self._node, 0, None
         offset, since = request.offset, request.since
         while True:
             found = await asyncio.to_thread(
                 read_history, node.log, request.topic, offset, since, request.limit
             )
+            gap = found.gap or gap
             if request.raw or not found.events:
-                return replace(found, unreadable=unreadable)
+                return replace(found, unreadable=unreadable, gap=gap)
             events = [*filter(None, map(node.access.opened, found.events))]
             # Those behind the last one are read again by whoever goes on there.
             last = (events or found.events)[-1].offset
             unreadable += last + 1 - found.events[0].offset - len(events)
             if events:
-                return messages.Events(events, unreadable=unreadable)
+                return messages.Events(events, unreadable=unreadable, gap=gap)
             offset, since = last + 1, None
 
     async def subscribe(
@@ -313,11 +339,15 @@ def find_offset(log: EventLog, topic: Topic, offset: int | None, since: float | 
 def read_history(
     log: EventLog, topic: Topic, offset: int, since: float | None, limit: int
 ) -> messages.Events:
-    """A batch of events; the reader goes on behind the last one until a batch is empty."""
-    start = find_offset(log, topic, offset, since) or 0
+    """A batch of events; the reader goes on behind the last one until a batch is empty.
+
+    A range that a repair has recorded as lost is passed over, and told.
+    """
+    found = find_offset(log, topic, offset, since) or 0
+    start = behind_loss(log, topic, found)
     limit = max(1, min(limit, messages.BATCH_EVENTS))
     events = log.read(topic, start, limit, messages.BATCH_BYTES)
-    return messages.Events(list(events))
+    return messages.Events(list(events), gap=(found, start) if start > found else None)
 
 
 def list_topics(extents: Sequence[TopicExtent], node: ServedNode | None) -> messages.TopicList:

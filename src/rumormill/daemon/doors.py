@@ -19,8 +19,9 @@ from rumormill.daemon.control_service import NodeService
 from rumormill.daemon.endpoint import Endpoint, flight_endpoint, metrics_endpoint
 from rumormill.daemon.flight_door import PemFiles, fetcher_of, flight_door, publisher_of
 from rumormill.daemon.flight_service import FlightService
-from rumormill.daemon.metrics_server import MetricsServer
+from rumormill.daemon.metrics_server import MetricsServer, Pages
 from rumormill.daemon.served_node import ServedNode
+from rumormill.daemon.upkeep import Reloading
 from rumormill.log.threads import in_thread
 
 
@@ -47,7 +48,7 @@ class Doors:
         self,
         node: ServedNode,
         protocol: str,
-        metrics_page: Callable[[], str],
+        pages: Pages,
         count: Callable[[str, str], None],
         siblings: dict["Doors", None],
         *,
@@ -56,16 +57,17 @@ class Doors:
         flight: bool | str,
         tls: PemFiles | None,
         home: Path | None,
+        on_reload: Reloading | None,
     ) -> None:
         if control and home is None:
             raise ConfigError(
                 "control: the socket lies in a home, and this node has none; give `home` too"
             )
-        self._service = NodeService(node, protocol) if control else None
+        self._service = NodeService(node, protocol, on_reload) if control else None
         self._metrics = metrics_endpoint(metrics)
         self._flight = flight_endpoint(flight)
         self._node = node
-        self._page = metrics_page
+        self._pages = pages
         self._count = count
         self._siblings = siblings
         self._tls = tls
@@ -114,7 +116,7 @@ class Doors:
             await control.start()
             self.control = path
         if self._metrics is not None:
-            page = MetricsServer(self._page, partial(self._count, "metrics"))
+            page = MetricsServer(self._pages, partial(self._count, "metrics"))
             self._stack.push_async_callback(page.close)
             self.metrics = str(await page.start(self._metrics))
         if self._flight is not None:

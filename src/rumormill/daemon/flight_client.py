@@ -20,6 +20,11 @@ CALL_SECONDS: Final = 60.0
 """Our choice: for questions; a stream of data takes as long as it takes."""
 
 
+_PLACES_BYTES: Final = messages.MAX_REQUEST_BYTES // 2
+_QUOTES: Final = 6
+"""Ids are a third longer in JSON, and each has quotes and padding."""
+
+
 class DoorClient:
     """A connection to a door. Use it in a `with`."""
 
@@ -52,6 +57,21 @@ class DoorClient:
         """The offset of the first event that was received at a time or later."""
         request = msgspec.json.encode(messages.SinceRequest(topic, time))
         return msgspec.json.decode(self._act("since", request), type=int | None)
+
+    def places(self, topic: str, ids: Sequence[bytes]) -> list[int | None]:
+        """The offset of each of these events; None where there is none."""
+        found: list[int | None] = []
+        start = 0
+        while start < len(ids):
+            stop, size = start + 1, len(ids[start])
+            while stop < len(ids) and size + len(ids[stop]) + _QUOTES <= _PLACES_BYTES:
+                size += len(ids[stop]) + _QUOTES
+                stop += 1
+            request = messages.PlacesRequest(topic, list(ids[start:stop]))
+            answer = self._act("places", msgspec.json.encode(request))
+            found += msgspec.json.decode(answer, type=list[int | None])
+            start = stop
+        return found
 
     def fetch_history(self, topic: str, most: int) -> FetchedHistory:
         """Have the node get a topic's history beyond its log; it takes as long as it takes."""

@@ -23,7 +23,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from rumormill.core.api import FetchedHistory
+from rumormill.core.api import FetchedHistory, Message
 from rumormill.core.errors import LocalError, RumormillError
 from rumormill.core.event import Note
 from rumormill.daemon import flight_messages as messages
@@ -94,7 +94,7 @@ def _announced(home: Path, door: messages.Door) -> Iterator[None]:
 def publisher_of(node: ServedNode, loop: asyncio.AbstractEventLoop) -> Publish:
     """Publish through a node whose loop runs in another thread."""
 
-    def publish(rows: Sequence[tuple[str, bytes, Note]]) -> None:
+    def publish(rows: Sequence[tuple[str, Message, Note]]) -> None:
         waiting = asyncio.run_coroutine_threadsafe(node.publish_noted(rows), loop)
         try:
             waiting.result(_PUBLISH_SECONDS)

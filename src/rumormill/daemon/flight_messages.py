@@ -62,6 +62,13 @@ class SinceRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     time: float
 
 
+class PlacesRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An action: which offsets have these events of a topic?"""
+
+    topic: str
+    ids: list[bytes]
+
+
 class FetchRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An action: get a topic's history beyond the log into the log, `most` events, 0 for all."""
 

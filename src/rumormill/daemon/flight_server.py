@@ -15,6 +15,7 @@ from rumormill.daemon import flight_messages as messages
 from rumormill.daemon.endpoint import Endpoint
 from rumormill.daemon.flight_service import FlightService, columns_of
 from rumormill.log.arrow import event_schema
+from rumormill.log.places import offsets_of
 
 MAX_STREAMS: Final = 32
 """Our choice: reads and writes at a time; each holds a batch, and the log has few readers."""
@@ -73,6 +74,9 @@ class Server(flight.FlightServerBase):  # type: ignore[misc]
                     answer: Any = self._service.log.topics()
                 case "since":
                     answer = self._service.since(messages.decode(body, messages.SinceRequest))
+                case "places":
+                    asked = messages.decode(body, messages.PlacesRequest)
+                    answer = offsets_of(self._service.log, asked.topic, asked.ids)
                 case "fetch-history":
                     with self._slot():
                         request = messages.decode(body, messages.FetchRequest)
@@ -88,6 +92,7 @@ class Server(flight.FlightServerBase):  # type: ignore[misc]
         return [
             ("topics", "every topic with its first and next offset"),
             ("since", "the first offset received at a time or later"),
+            ("places", "the offsets of events by their ids"),
             ("fetch-history", "get a topic's history beyond the log into the log"),
             ("forget", "drop the notes of rows that are never sent again"),
         ]

@@ -19,13 +19,14 @@ from typing import Any, Final, Self, TypeAlias
 
 import msgspec
 
-from rumormill.core.api import FetchedHistory
+from rumormill.core.api import FetchedHistory, Message
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Note
 from rumormill.daemon import flight_messages as messages
-from rumormill.log.arrow import COLUMNS, read_batches
+from rumormill.log.arrow import TABLE, read_batches
 from rumormill.log.event_log import EventLog
 from rumormill.log.notes import MAX_KEY_BYTES, drop_notes, note_keys, read_note
+from rumormill.log.payloads import CONTENT_TYPE
 
 MAX_PARTS: Final = 1024
 PUBLISH_ROWS: Final = 256
@@ -37,9 +38,11 @@ BUSY_SECONDS: Final = 30.0
 
 _PROGRESS_BYTES: Final = 8
 _DIGEST_BYTES: Final = 16
+_NOTHING: Final = (None, None, None)
+"""What is said of a row besides its value, if nothing is."""
 
 
-Publish: TypeAlias = Callable[[Sequence[tuple[str, bytes, Note]]], None]
+Publish: TypeAlias = Callable[[Sequence[tuple[str, Message, Note]]], None]
 """Publishes rows with their notes, in this order; returns when the log is safe."""
 Fetch: TypeAlias = Callable[[str, int], FetchedHistory]
 """Gets a topic's history beyond the log into the log, so many events at most, 0 for all."""
@@ -51,11 +54,14 @@ class Progress(msgspec.Struct):
     rows: int = 0
     digest: bytes = bytes(_DIGEST_BYTES)
 
-    def add(self, topic: str, value: bytes) -> None:
+    def add(self, topic: str, message: Message) -> None:
         """Count one more row."""
-        name = topic.encode()
-        content = self.digest + len(name).to_bytes(4, "little") + name + value
-        self.digest = blake2b(content, digest_size=_DIGEST_BYTES).digest()
+        name, data = topic.encode(), message.data
+        data = data.encode() if isinstance(data, str) else data
+        content = self.digest + len(name).to_bytes(4, "little") + name + data
+        said = message.key, message.content_type, message.headers
+        about = b"" if said == _NOTHING else blake2b(msgspec.json.encode(said)).digest()[:16]
+        self.digest = blake2b(content, digest_size=_DIGEST_BYTES, person=about).digest()
         self.rows += 1
 
     def encode(self) -> bytes:
@@ -127,16 +133,16 @@ class FlightService:
         with self._alone(request.key):
             before = Progress.decode(read_note(self.log, request.key))
             progress = Progress()
-            waiting: list[tuple[str, bytes, Note]] = []
+            waiting: list[tuple[str, Message, Note]] = []
             size = 0
             for batch in batches:
-                for topic, value in _rows(batch, request.topic):
-                    progress.add(topic, value)
+                for topic, message in _rows(batch, request.topic):
+                    progress.add(topic, message)
                     if progress.rows <= before.rows:
                         _check_same(request.key, before, progress)
                         continue
-                    waiting.append((topic, value, Note(request.key, progress.encode())))
-                    size += len(value)
+                    waiting.append((topic, message, Note(request.key, progress.encode())))
+                    size += len(message.data)
                     if len(waiting) >= PUBLISH_ROWS or size >= PUBLISH_BYTES:
                         publish(waiting)
                         waiting, size = [], 0
@@ -179,7 +185,7 @@ class FlightService:
 
 def columns_of(request: messages.RangeRequest | messages.PlanRequest) -> tuple[str, ...]:
     """The columns of a request; those of the table unless it names others."""
-    return request.columns or COLUMNS[:9]
+    return request.columns or TABLE
 
 
 def _check_same(key: str, before: Progress, progress: Progress) -> None:
@@ -190,18 +196,37 @@ def _check_same(key: str, before: Progress, progress: Progress) -> None:
         )
 
 
-def _rows(batch: Any, topic: str | None) -> Iterator[tuple[str, bytes]]:
+def _rows(batch: Any, topic: str | None) -> Iterator[tuple[str, Message]]:
     names = batch.schema.names
     if "value" not in names:
         raise LocalError("rows to publish need a column value")
-    values = batch.column("value").to_pylist()
-    if topic is not None:
-        topics = [topic] * len(values)
-    elif "topic" in names:
-        topics = batch.column("topic").to_pylist()
-    else:
+    if topic is None and "topic" not in names:
         raise LocalError("rows to publish need a column topic, or the option topic")
-    for name, value in zip(topics, values, strict=True):
-        if name is None or value is None:
+    nulls = [None] * batch.num_rows
+    columns = [
+        batch.column(name).to_pylist() if name in names else nulls
+        for name in ("topic", "value", "key", "headers")
+    ]
+    for name, value, key, headers in zip(*columns, strict=True):
+        to = name if topic is None else topic
+        if to is None or value is None:
             raise LocalError("a row to publish has no null in topic or value")
-        yield str(name), value.encode() if isinstance(value, str) else bytes(value)
+        said, content_type = _headers(headers)
+        yield str(to), Message(value, key, said, content_type)
+
+
+def _headers(listed: list[dict[str, Any]] | None) -> tuple[dict[str, str] | None, str | None]:
+    """Headers as Kafka's, by name; the one that is the content type is apart."""
+    found: dict[str, str] = {}
+    for each in listed or ():
+        name, value = each["key"], each["value"]
+        if name is None or value is None:
+            raise LocalError(f"headers: {name!r} needs a name and a value")
+        if name in found:
+            raise LocalError(f"headers: {name!r} stands there twice")
+        try:
+            found[name] = value if isinstance(value, str) else value.decode()
+        except UnicodeDecodeError:
+            raise LocalError(f"headers: the value of {name!r} is not text in UTF-8") from None
+    content_type = found.pop(CONTENT_TYPE.decode(), None)
+    return found or None, content_type

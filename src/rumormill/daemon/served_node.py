@@ -12,6 +12,7 @@ from rumormill.core.api import (
     FetchedHistory,
     Linking,
     Message,
+    PeerClock,
     PeerView,
     Publishers,
     Receipt,
@@ -20,6 +21,8 @@ from rumormill.core.api import (
 from rumormill.core.event import Event, Note
 from rumormill.core.ids import PeerId, Topic
 from rumormill.log.event_log import EventLog
+from rumormill.log.keeping import RetentionLine
+from rumormill.log.model import Retention
 from rumormill.sync.wishes import SyncReport
 
 
@@ -89,6 +92,17 @@ class ServedNode(Protocol):
 
     def completeness(self, topic: Topic) -> Completeness:
         """How complete a topic's history is."""
+
+    async def retention(
+        self, topic: Topic | None, *, rules: Mapping[Topic, Retention] | None, apply: bool
+    ) -> list[RetentionLine]:
+        """What is kept of topics, and what is beyond; with `apply`, it is deleted."""
+
+    async def compact(self, *, old: bool) -> int:
+        """Give unused space back; return how many bytes."""
+
+    async def peer_clocks(self) -> list[PeerClock]:
+        """What time connected nodes have."""
 
     async def connect(self, ticket: str) -> str:
         """Connect to another node."""
@@ -168,5 +182,5 @@ class ServedNode(Protocol):
     ) -> list[Receipt]:
         """Publish in this order; return when all of it is safe in the log."""
 
-    async def publish_noted(self, items: Sequence[tuple[Topic, bytes, Note]]) -> list[Receipt]:
+    async def publish_noted(self, items: Sequence[tuple[Topic, Message, Note]]) -> list[Receipt]:
         """Publish rows with their notes, likewise."""

@@ -18,7 +18,7 @@ import msgspec
 from rumormill.daemon.doors import Doors
 from rumormill.demo.network import Network
 from rumormill.demo.script import Participant, Script
-from rumormill.spark.bronze import Source, TraceFile, as_events
+from rumormill.spark.bronze import INCLUDED, Source, TraceFile, as_events
 from rumormill.spark.lake import Lake
 from rumormill.spark.mill import mill, plain
 from rumormill.spark.tables import ddl
@@ -83,10 +83,9 @@ class Mill:
             self._spark.readStream.format("rumormill")
             .option("node", doors.flight)
             .option("token", doors.token)
+            .options(**INCLUDED)
             .option("subscribe", ",".join(topics))
             .option("startingOffsets", "earliest")
-            .option("includeMetadata", "true")
-            .option("includeProof", "true")
             .load()
         )
         return (

@@ -24,14 +24,16 @@ from typing import Final
 import msgspec
 
 from rumormill.core.errors import LocalError
-from rumormill.core.ids import PeerId
-from rumormill.core.trace import NodeDown
+from rumormill.core.ids import MessageId, PeerId
+from rumormill.core.trace import DeliverMessage, NodeDown, PublishMessage, TracePayload
 from rumormill.daemon.control_messages import socket_path
 from rumormill.daemon.control_service import ControlClient
 from rumormill.demo.script import Participant, Script
+from rumormill.log.event_log import EventLog
 from rumormill.node.config import NodeConfig
 from rumormill.node.node import Node
 from rumormill.protocols.registry import protocol
+from rumormill.trace.files import read_trace
 from rumormill.trace.writers import LiveWriter
 from rumormill.wire.multiaddr import Multiaddr
 
@@ -49,6 +51,7 @@ START_SECONDS: Final = 60.0
 TRACE_INTERVAL: Final = 0.02
 """Seconds of its trace that a killed node may lose. Our choice: about the way of an event."""
 
+_BATCH: Final = 1000
 _ANYWHERE: Final = "/ip4/127.0.0.1/tcp/0"
 
 
@@ -220,10 +223,12 @@ class Network:
             await self.daemons[number].client.wait(self.names[topic], 1, READY_SECONDS)
 
     async def kill(self, number: int) -> None:
-        """Kill a node with SIGKILL, and note it in the trace for it."""
+        """Kill a node with SIGKILL, and note it in the trace for it, after its last deeds."""
         daemon = self.daemons[number]
         killed = await daemon.kill()
-        self._deaths.observe([(killed, daemon.peer, NodeDown(KILLED))])
+        topics = [self.names[each] for each in self.script.subscriptions[number]]
+        deeds = await asyncio.to_thread(unsaid, daemon, topics)
+        self._deaths.observe([(killed, daemon.peer, deed) for deed in (*deeds, NodeDown(KILLED))])
 
     async def restart(self, number: int) -> None:
         """Start a killed node again in its home, at its address; return when it is no longer
@@ -249,3 +254,24 @@ class Network:
         for path in found:
             LiveWriter(path).close()
         return found
+
+
+def unsaid(daemon: Daemon, topics: Sequence[str]) -> list[TracePayload]:
+    """What a killed node's log has of its topics, and its trace had no time to say."""
+    LiveWriter(daemon.trace).close()  # cuts away what is torn off
+    said: dict[type[TracePayload], set[MessageId]] = {PublishMessage: set(), DeliverMessage: set()}
+    for _, _, payload in read_trace(daemon.trace):
+        if isinstance(payload, (PublishMessage, DeliverMessage)):
+            said[type(payload)].add(payload.message_id)
+    found: list[TracePayload] = []
+    with EventLog(daemon.home, read_only=True) as log:
+        for topic in topics:
+            offset = 0
+            while events := log.read(topic, offset, _BATCH):
+                offset += len(events)
+                for event in events:
+                    if event.author == daemon.peer and event.id not in said[PublishMessage]:
+                        found.append(PublishMessage(event.id, topic))
+                    if event.id not in said[DeliverMessage]:
+                        found.append(DeliverMessage(event.id, topic, daemon.peer))
+    return found

@@ -301,6 +301,7 @@ class Figures(msgspec.Struct, frozen=True):
     expected: int
     delivered: int
     delivery_ratio: float | None
+    complete_ratio: float | None
     messages_per_delivery: float | None
     duplicates_per_delivery: float | None
     latency_p50: float | None

@@ -83,8 +83,8 @@ class Connection(asyncio.Protocol):
         self.origin = Origin("", "")
         self.session = YamuxSession(client=outbound)
         self.closed_because: str | None = None
-        self.retired = False
         self.spoken: frozenset[str] | None = None
+        self.retired = False
         """Whether the peer has made another connection in this one's place."""
         self.vanished = False
         """Whether the peer was gone without having said so."""
@@ -154,28 +154,34 @@ class Connection(asyncio.Protocol):
             return  # read only so that the kernel delivers what we sent last
         self._arrived += data
         if not self._behind:
-            self._take_turn()
+            (self._take_turn if self.ready else self._line_up)()
+
+    def _line_up(self) -> None:
+        """Wait for a turn, and read nothing meanwhile."""
+        assert self._transport is not None
+        self._behind = True
+        self._transport.pause_reading()
+        self._owner.turns.line_up(self._take_turn)
 
     def _take_turn(self) -> None:
         """Work through what has arrived, until it is done or others are to have their turn."""
-        was_behind, self._behind = self._behind, False
         if self.closed_because is not None:
             return
-        self.turn.begin(self._loop.time())
+        self.turn.begin(self._loop.time(), behind=self._behind)
+        unfinished = False
         try:
-            self._behind = self._work()
+            unfinished = self._work()
         except PeerError as error:
             self.fail(error)
         if self.session.has_output:  # windows have been reopened, streams refused, pings answered
             self.wake()
-        transport = self._transport
-        if transport is None or self.closed_because is not None:
+        if self._transport is None or self.closed_because is not None:
             return
-        if self._behind:
-            transport.pause_reading()
-            self._owner.turns.line_up(self._take_turn)
-        elif was_behind:
-            transport.resume_reading()
+        if unfinished:
+            self._line_up()
+        elif self._behind:
+            self._behind = False
+            self._transport.resume_reading()
 
     def _work(self) -> bool:
         """Return whether anything is left at the end of the turn."""
@@ -431,14 +437,15 @@ class Connection(asyncio.Protocol):
         self._end(str(error))
         self._let_go(orderly=False)
 
-    def close(self, reason: str) -> None:
-        """Close at once; what the kernel has taken still arrives, what is queued does not."""
+    def close(self, reason: str, *, orderly: bool = True) -> None:
+        """Close at once; what the kernel has taken still arrives if the end is orderly, which takes
+        reading what the peer still sends; what is queued does not."""
         if self.closed_because is not None:
             return
         self.session.go_away()
         self._flush()
         self._end(reason)
-        self._let_go(orderly=self.ready)
+        self._let_go(orderly=orderly and self.ready)
 
     def abort(self, reason: str) -> None:
         """Drop the connection without a word."""
@@ -459,6 +466,8 @@ class Connection(asyncio.Protocol):
         try:
             if orderly and transport.can_write_eof():
                 transport.write_eof()
+                if self._behind:
+                    transport.resume_reading()
                 return
         except OSError:  # the peer was quicker, and the socket is no longer connected
             pass
@@ -489,12 +498,3 @@ async def until(condition: Callable[[], bool], seconds: float) -> None:
     deadline = loop.time() + seconds
     while not condition() and loop.time() < deadline:  # noqa: ASYNC110 (nobody announces it)
         await asyncio.sleep(_POLL)
-
-
-def why(error: BaseException) -> str:
-    """Why a connection could not be made, for people."""
-    if isinstance(error, TimeoutError):
-        return "no answer in time"
-    if isinstance(error, OSError):
-        return error.strerror or str(error)
-    return str(error)

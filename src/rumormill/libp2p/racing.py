@@ -42,3 +42,12 @@ async def race(
             way.cancel()
         await asyncio.gather(*running, return_exceptions=True)
     return failures
+
+
+def why(error: BaseException) -> str:
+    """Why a connection could not be made, for people."""
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return str(error)

@@ -31,12 +31,12 @@ from rumormill.libp2p.address_book import (
 )
 from rumormill.libp2p.admission import Bans, Conduct, Places, origin_of
 from rumormill.libp2p.config import ConnectionConfig, PeerLists
-from rumormill.libp2p.connection import RETIRED, Connection, until, why
+from rumormill.libp2p.connection import RETIRED, Connection, until
 from rumormill.libp2p.identify import IDENTIFY, IDENTIFY_PUSH, Identify
 from rumormill.libp2p.listening import Listening
 from rumormill.libp2p.own_addresses import OwnAddresses
 from rumormill.libp2p.pnet import WRONG_NETWORK, PrivateNetwork
-from rumormill.libp2p.racing import race
+from rumormill.libp2p.racing import race, why
 from rumormill.libp2p.services import (
     PING,
     AnswerIdentify,
@@ -202,7 +202,8 @@ class Swarm:
         # Not at once: whoever blames is in the midst of its work.
         loop = asyncio.get_running_loop()
         for connection in self._connections_of(peer):
-            loop.call_soon(connection.close, f"cut off for {for_what}")
+            end = partial(connection.close, f"cut off for {for_what}", orderly=False)
+            loop.call_soon(end)
 
     @staticmethod
     def _now() -> float:

@@ -7,6 +7,9 @@ is seen to as soon as it is read.
 
 A turn in which the peer is found to misbehave is over soon. One that brings new events goes on for
 longer, because short turns tear bursts apart: they are stored and answered in many small pieces.
+Who is behind and has brought nothing new has half as long the next time: what is worth nothing to
+us is the less felt by others, the more there is of it. Strangers, whose handshake is not done, wait
+in the line from the beginning.
 """
 
 import asyncio
@@ -15,27 +18,36 @@ from collections.abc import Callable
 
 TURN = 0.008
 LONG_TURN = 0.02
+LEAST_TURN = 0.001
 SHORT_TURN = 0.0005
 """Seconds; our choice: a fifth of what the loop may ever be kept for who brings new events, less
-for others, and for who misbehaves still dozens of the frames that floods are made of."""
+for others, in the end ten times what the loop's own work is, and for who misbehaves still dozens of
+the frames that floods are made of."""
 
 
 class Turn:
     """The turn of one connection."""
 
-    __slots__ = ("_latest", "began", "ends")
+    __slots__ = ("_latest", "_length", "began", "ends", "fruitful")
 
     def __init__(self) -> None:
         self.began = self._latest = 0.0
         self.ends = 0.0
         """When it is over, by the loop's clock: who has more to do stops, and is `unread`."""
+        self.fruitful = False
+        """Whether the peer has brought what is new."""
+        self._length = TURN
 
-    def begin(self, now: float) -> None:
-        """The connection has its turn."""
-        self.began, self.ends, self._latest = now, now + TURN, now + LONG_TURN
+    def begin(self, now: float, *, behind: bool) -> None:
+        """The connection has its turn, another one of what it has read if it is behind."""
+        fruitless = behind and not self.fruitful
+        self._length = max(self._length / 2, LEAST_TURN) if fruitless else TURN
+        self.fruitful = False
+        self.began, self.ends, self._latest = now, now + self._length, now + LONG_TURN
 
     def extend(self) -> None:
         """The peer brings what is new: see to others later."""
+        self.fruitful = True
         self.ends = min(self.ends + TURN, self._latest)
 
     def shorten(self) -> None:

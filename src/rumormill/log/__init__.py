@@ -5,6 +5,9 @@ the disk. `docs/store.md` says what each mode promises, what damage is found and
 about it.
 """
 
+from rumormill.log.backup import BackupRefusedError as BackupRefusedError
+from rumormill.log.backup import backup as backup
+from rumormill.log.backup import restore as restore
 from rumormill.log.errors import CorruptLogError as CorruptLogError
 from rumormill.log.errors import DamagedRangeError as DamagedRangeError
 from rumormill.log.errors import DiskFullError as DiskFullError
@@ -24,6 +27,7 @@ from rumormill.log.errors import StoreLockedError as StoreLockedError
 from rumormill.log.errors import StoreReadOnlyError as StoreReadOnlyError
 from rumormill.log.errors import StoreVersionError as StoreVersionError
 from rumormill.log.event_log import EventLog as EventLog
+from rumormill.log.keeping import compact as compact
 from rumormill.log.model import Appended as Appended
 from rumormill.log.model import Durability as Durability
 from rumormill.log.model import Report as Report

@@ -2,7 +2,7 @@
 
 Rows come from the database, proven by their chain (`bulk`), or from a sealed segment, proven by its
 digests and by the hashes that the log has at both its ends (`segments`). Here they get the names
-and types that readers see. Nothing is decrypted here, and ciphertext is not handed out as data.
+and types that readers see, and their payloads are opened (`payloads`).
 
 Needs pyarrow and numpy, which are imported when they are used.
 """
@@ -16,10 +16,11 @@ from rumormill.log import bulk
 from rumormill.log.bulk import Columns, libraries
 from rumormill.log.errors import OffsetAheadError
 from rumormill.log.event_log import EventLog
+from rumormill.log.payloads import header_type, is_encrypted, known_times, opened
 from rumormill.log.rows import HASH_BYTES
 from rumormill.log.segments import SegmentBuilder, part
 from rumormill.wire import base58
-from rumormill.wire.topic_cipher import MAGIC, key_id_of
+from rumormill.wire.topic_cipher import key_id_of
 
 BATCH_ROWS: Final = 8192
 """Our choice: larger batches gain nothing, smaller ones cost a query each."""
@@ -28,23 +29,40 @@ BATCH_BYTES: Final = 8 << 20
 """What a batch may hold at most, unless a single event is larger: two of it wait per stream."""
 
 _FIELDS: Final = {
-    "id": ("id",),
-    "key": ("author",),
+    "key": ("data",),
     "value": ("data",),
-    "created": ("created",),
-    "received": ("received",),
-    "parents": ("parents",),
+    "topic": (),
+    "partition": (),
+    "offset": (),
+    "timestamp": ("received",),
+    "timestampType": (),
+    "headers": ("data",),
+    "id": ("id",),
+    "author": ("author",),
     "publisher": ("author",),
+    "created": ("created", "data"),
+    "parents": ("parents",),
     "metadata": ("protocol", "hashes", "data"),
     "proof": ("proof",),
+    "payload": ("data",),
 }
 """For each column the fields of the log that it is made of."""
 
-COLUMNS: Final = ("topic", "offset", *_FIELDS)
-"""Every column that can be asked for. `key` is the author's peer id, `publisher` its readable form;
-`metadata` has the shape of Kafka's headers: the protocol, the row's hash as `chain`, and of an
-encrypted payload the id of its key as `encrypted`. The `value` of such a row is empty, unless
-`proof` is asked for as well: signatures are over the payload as it travelled."""
+COLUMNS: Final = tuple(_FIELDS)
+"""Every column that can be asked for. The first eight are Kafka's: a topic has one partition, and
+its times are those of our log. `publisher` is the readable form of `author`; `metadata` has the
+shape of headers: the protocol, the row's hash as `chain`, and of an encrypted payload the id of its
+key as `encrypted`; `payload` is what travelled, which a proof is over, where it is not `value`."""
+
+ON_DEMAND: Final = ("headers", "metadata", "proof", "payload")
+"""Columns that are read only where they are named."""
+
+TABLE: Final = tuple([name for name in COLUMNS if name not in ON_DEMAND])
+"""The columns of a table unless others are asked for."""
+
+_NULLABLE: Final = ("key", "headers", "created", "payload")
+_LOG_APPEND_TIME: Final = 1
+"""Kafka's number for times that are those of the log."""
 
 _BINARY_BUFFERS: Final = 3
 _MICROSECONDS: Final = 1_000_000
@@ -67,22 +85,22 @@ def check_columns(names: Sequence[str]) -> tuple[str, ...]:
 def event_schema(columns: Sequence[str]) -> Any:
     """The Arrow schema of these columns."""
     arrow, _ = libraries()
-    binary, text, time = arrow.binary(), arrow.string(), arrow.timestamp("us", tz="UTC")
-    header = arrow.struct(
-        [arrow.field("key", text, nullable=False), arrow.field("value", binary, nullable=False)]
-    )
+    text, time = arrow.string(), arrow.timestamp("us", tz="UTC")
     kinds = {
         "topic": text,
+        "partition": arrow.int32(),
         "offset": arrow.int64(),
-        "created": time,
-        "received": time,
-        "parents": bulk.parents_type(),
+        "timestamp": time,
+        "timestampType": arrow.int32(),
+        "headers": header_type(),
         "publisher": text,
-        "metadata": arrow.list_(arrow.field("element", header, nullable=False)),
+        "created": time,
+        "parents": bulk.parents_type(),
+        "metadata": header_type(),
     }
     return arrow.schema(
         [
-            arrow.field(name, kinds.get(name, binary), nullable=name == "created")
+            arrow.field(name, kinds.get(name, arrow.binary()), nullable=name in _NULLABLE)
             for name in check_columns(columns)
         ]
     )
@@ -93,7 +111,7 @@ def read_batches(
     topic: str,
     start: int,
     stop: int,
-    columns: Sequence[str] = COLUMNS[:9],
+    columns: Sequence[str] = TABLE,
     *,
     batch_rows: int = BATCH_ROWS,
     batch_bytes: int = BATCH_BYTES,
@@ -104,7 +122,7 @@ def read_batches(
     is not there yet raises the store's own error with its range: a range never ends early.
     """
     schema = event_schema(columns)
-    fields = tuple(dict.fromkeys(field for name in columns for field in _FIELDS.get(name, ())))
+    fields = tuple(dict.fromkeys(field for name in columns for field in _FIELDS[name]))
     position = start
     read = partial(bulk.read_columns, batch_bytes=batch_bytes, guesses=bulk.Guesses())
     segments = log.segments
@@ -162,35 +180,27 @@ def _ends(values: Any) -> Any:
 
 def _record_batch(schema: Any, topic: str, found: Columns) -> Any:
     arrow, numpy = libraries()
+    count = found.count
+    data = None if found.data is None else opened(found.data)
     makers: dict[str, Callable[[Any], Any]] = {
-        "topic": lambda _: bulk.repeated(topic, found.count),
-        "offset": lambda _: arrow.array(numpy.arange(found.start, found.start + found.count)),
+        "topic": lambda _: bulk.repeated(topic, count),
+        "partition": lambda kind: arrow.repeat(arrow.scalar(0, kind), count),
+        "offset": lambda _: arrow.array(numpy.arange(found.start, found.start + count)),
+        "timestamp": lambda kind: _times(found.received, count, kind),
+        "timestampType": lambda kind: arrow.repeat(arrow.scalar(_LOG_APPEND_TIME, kind), count),
         "id": lambda _: found.id,
-        "key": lambda _: bulk.repeated(found.author, found.count),
-        "value": lambda _: found.data if "proof" in schema.names else _in_clear(found.data),
-        "created": lambda kind: _times(found.created, found.count, kind),
-        "received": lambda kind: _times(found.received, found.count, kind),
-        "parents": lambda _: bulk.listed_parents(found.parents, found.count),
-        "publisher": lambda _: _publishers(found.author, found.count),
+        "author": lambda _: bulk.repeated(found.author, count),
+        "publisher": lambda _: _publishers(found.author, count),
+        "created": lambda kind: _times(known_times(found.created, data), count, kind),
+        "parents": lambda _: bulk.listed_parents(found.parents, count),
         "metadata": lambda kind: _metadata(found, kind),
         "proof": lambda _: found.proof,
     }
-    arrays = [makers[field.name](field.type) for field in schema]
+    arrays = [
+        makers[field.name](field.type) if field.name in makers else getattr(data, field.name)
+        for field in schema
+    ]
     return arrow.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _encrypted(data: Any) -> Any:
-    """Which payloads are encrypted."""
-    from pyarrow import compute  # noqa: PLC0415
-
-    return compute.starts_with(data, MAGIC)
-
-
-def _in_clear(data: Any) -> Any:
-    from pyarrow import compute  # noqa: PLC0415
-
-    encrypted = _encrypted(data)
-    return compute.if_else(encrypted, b"", data) if encrypted.true_count else data
 
 
 def _times(seconds: Any, count: int, kind: Any) -> Any:
@@ -224,7 +234,7 @@ def _readable(author: bytes) -> str:
 def _metadata(found: Columns, kind: Any) -> Any:
     arrow, numpy = libraries()
     protocol = bulk.repeated(found.protocol, found.count)
-    encrypted = _encrypted(found.data)
+    encrypted = is_encrypted(found.data)
     names: list[str] = []
     values: list[bytes] = []
     rows = zip(protocol.to_pylist(), encrypted.to_pylist(), strict=True)

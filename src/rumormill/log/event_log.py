@@ -23,6 +23,7 @@ from rumormill.core.errors import ConfigError
 from rumormill.core.event import Event, Kept
 from rumormill.core.history import Key
 from rumormill.log import check, errors, model, reader, schema
+from rumormill.log.calls import Call, Counters, Ticket
 from rumormill.log.check import State
 from rumormill.log.heads import HeadsFile, Upkeep, Witness, head_of
 from rumormill.log.histories import StoredHistories, Tags
@@ -31,7 +32,7 @@ from rumormill.log.model import StoreConfig, TopicExtent, check_event, check_top
 from rumormill.log.retention import Retainer
 from rumormill.log.rows import SELECT_ID, EventRow, TopicRow, row_event, row_is_whole
 from rumormill.log.segments import Segments
-from rumormill.log.writer import Call, Counters, Ticket, Writer
+from rumormill.log.writer import Writer
 
 DEFAULT_CONFIG = StoreConfig()
 
@@ -173,6 +174,7 @@ class EventLog:
             position = reader.offset_before(db, row, since)
         found: list[Event] = []
         while len(found) < limit:
+            position = reader.behind_loss(self.losses(topic), position)
             events = self.read(topic, position, 1000, max_bytes)
             if not events:
                 break

@@ -133,6 +133,10 @@ class StoreConfig(msgspec.Struct, frozen=True):
     max_database_bytes: int | None = None
     """Most bytes of the database file; None leaves it to the disk, or to 1 GiB in memory."""
 
+    reserve_bytes: int = 64 * 2**20
+    """What appends leave free on the disk: a write-ahead log is folded into as much more of the
+    database (32 MiB), and deleting takes as much again before it gives back. 0: nothing."""
+
     readers: int = 4
     """Most read connections at once; more readers wait. Each holds up to 2 MiB of cache."""
 
@@ -158,7 +162,7 @@ class StoreConfig(msgspec.Struct, frozen=True):
             value = getattr(self, name)
             if name in ("durability", "linger_seconds") or value is None:
                 continue
-            if name == "segment_rows" and value == 0:
+            if name in ("segment_rows", "reserve_bytes") and value == 0:
                 continue
             if not value > 0:
                 raise ConfigError(f"store.{name} must be above 0")

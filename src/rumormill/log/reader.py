@@ -9,7 +9,7 @@ import contextlib
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -306,3 +306,8 @@ def _merge(findings: list[Finding], new: Finding) -> None:
             findings[-1] = Finding(last.kind, last.topic, last.start, new.end, last.detail)
             return
     findings.append(new)
+
+
+def behind_loss(losses: Sequence[tuple[int, int]], offset: int) -> int:
+    """The offset, or the end of the loss that it lies in."""
+    return next((end for start, end in losses if start <= offset < end), offset)

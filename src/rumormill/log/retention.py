@@ -6,19 +6,23 @@ has something to link to. Offsets are never touched. Every transaction deletes a
 rows, so that appends wait for milliseconds at most, and the space goes back in bounded steps.
 """
 
+from collections.abc import Callable
 from functools import partial
 
 from rumormill.core.history import Deleted
 from rumormill.log.indexer import Gone, Indexer
-from rumormill.log.model import Retention
+from rumormill.log.model import Durability, Retention
 from rumormill.log.rows import ROW_BYTES_SQL, UNKNOWN_HASH, Group, TopicRow
+from rumormill.log.schema import limit_pages
 from rumormill.log.segments import Segments
-from rumormill.log.writer import Writer
+from rumormill.log.writer import Result, Writer
 
 _STEP_EVENTS = 512
 """Most rows deleted in one transaction: a few milliseconds."""
 _STEP_PAGES = 512
 """Most pages given back in one step: 2 MiB."""
+_SPARE_BYTES = 32 * 2**20
+"""What deleting may take of a full database before it gives back; our choice, a checkpoint's."""
 _ROWS = f"SELECT received, {ROW_BYTES_SQL}, prev, id, author, created FROM events WHERE key = ?"
 
 
@@ -33,13 +37,14 @@ class Retainer:
     def run(self, topic: str, policy: Retention, now: float) -> int:
         """Delete until the policy holds; return how many events went."""
         deleted = 0
-        step = partial(self._indexer.attempt, partial(self._step, topic, policy, now))
+        step = _with_spare_room(
+            self._writer, partial(self._indexer.attempt, partial(self._step, topic, policy, now))
+        )
         while count := self._writer.run(step).result():
             deleted += count
         if deleted:
-            tidy = self._writer.exclusively(self._give_back_pages)
-            while self._writer.run(tidy).result():
-                pass
+            give_back(self._writer)
+            self._writer.run(self._writer.checkpoint).result()
         row = self._writer.topics.get(topic)
         if self._segments is not None and row is not None:
             self._segments.prune(topic, row.first_offset)
@@ -100,17 +105,40 @@ class Retainer:
         found = self._writer.db.execute(_ROWS, (row.key(first),)).fetchone()
         return UNKNOWN_HASH if found is None else found[2]
 
-    def _give_back_pages(self) -> bool:
-        """Give some free pages back to the file system; say whether more are left."""
-        db = self._writer.db
-        (free,) = db.execute("PRAGMA freelist_count").fetchone()
-        if free == 0:
-            return False
-        # Each step of this statement frees one page. Python takes it for one without results, and
-        # runs only its first step, except in a script.
-        db.executescript(f"PRAGMA incremental_vacuum({_STEP_PAGES})")
-        self._writer.wrote_pages(2 * min(free, _STEP_PAGES))
-        return True
+
+def give_back(writer: Writer) -> None:
+    """Give free pages back to the file system, some at a time between the appends of others."""
+    tidy = _with_spare_room(writer, writer.exclusively(partial(_give_back_pages, writer)))
+    while writer.run(tidy).result():
+        pass
+
+
+def _with_spare_room(writer: Writer, job: Callable[[], Result]) -> Callable[[], Result]:
+    """A job that makes room, which takes some first: it may go beyond the database's limit."""
+    in_memory = writer.config.durability is Durability.MEMORY
+    limit = partial(limit_pages, writer.db, writer.config, in_memory=in_memory)
+
+    def spared() -> Result:
+        writer.exclusively(partial(limit, spare=_SPARE_BYTES))()
+        try:
+            return job()
+        finally:
+            writer.exclusively(limit)()
+
+    return spared
+
+
+def _give_back_pages(writer: Writer) -> bool:
+    """Give back some; say whether more are left, and can be."""
+    (free,) = writer.db.execute("PRAGMA freelist_count").fetchone()
+    if free == 0:
+        return False
+    # Each step of this statement frees one page. Python takes it for one without results, and
+    # runs only its first step, except in a script.
+    writer.db.executescript(f"PRAGMA incremental_vacuum({_STEP_PAGES})")
+    writer.wrote_pages(2 * min(free, _STEP_PAGES))
+    (left,) = writer.db.execute("PRAGMA freelist_count").fetchone()
+    return bool(0 < left < free)  # a file that was made without this keeps its pages
 
 
 def _is_beyond(

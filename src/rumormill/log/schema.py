@@ -228,12 +228,19 @@ def connect_writer(path: Path | None, config: StoreConfig) -> sqlite3.Connection
         db.execute("PRAGMA journal_size_limit = 67108864")
     db.execute("PRAGMA secure_delete = OFF")
     db.execute("PRAGMA cache_size = -16384")
+    limit_pages(db, config, in_memory=path is None)
+    return db
+
+
+def limit_pages(
+    db: sqlite3.Connection, config: StoreConfig, *, in_memory: bool, spare: int = 0
+) -> None:
+    """Let the database have as many bytes as it may, and some more where that makes room."""
     most = config.max_database_bytes
-    if most is None and path is None:
+    if most is None and in_memory:
         most = _MEMORY_BYTES
     if most is not None:
-        db.execute(f"PRAGMA max_page_count = {max(1, most // _PAGE_BYTES)}")
-    return db
+        db.execute(f"PRAGMA max_page_count = {max(1, (most + spare) // _PAGE_BYTES)}")
 
 
 def connect_reader(path: Path) -> sqlite3.Connection:

@@ -11,6 +11,7 @@ both cases, because an id that is already there is answered with its offset.
 """
 
 import contextlib
+import os
 import sqlite3
 import threading
 import time
@@ -21,19 +22,23 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
-import msgspec
-
-from rumormill.core.event import UNASSIGNED, Event, Kept
+from rumormill.core.event import UNASSIGNED, Event
 from rumormill.core.history import Deleted
 from rumormill.log import errors
+from rumormill.log.calls import Call, Counters, Ticket
 from rumormill.log.errors import StoreError
 from rumormill.log.heads import Upkeep
 from rumormill.log.model import Appended, Durability, StoreConfig
 from rumormill.log.records import put_kept
 from rumormill.log.rows import INSERT, MAX_OFFSET, EventRow, Group, TopicRow, make_row
-from rumormill.log.schema import put_events, put_stamp, put_topics, put_unwitnessed, rollback
+from rumormill.log.schema import (
+    put_events,
+    put_stamp,
+    put_topics,
+    put_unwitnessed,
+    rollback,
+)
 
-Ticket = Future[tuple[Appended, ...]]
 _Places = tuple[list[int], dict[int, None]]
 """The offsets of an append's events, and which of the events were there before."""
 _NONE_KNOWN: dict[int, None] = {}
@@ -44,29 +49,6 @@ _SPARE_SECONDS = 0.1
 """Index by itself from so many events behind, after so long a quiet: our choice. Who asks for
 histories waits for fewer, which is some ten milliseconds, and who appends waits for none."""
 _PUT_MARK = "INSERT OR REPLACE INTO marks VALUES (?, ?, ?)"
-
-
-class Call(msgspec.Struct):
-    """One append on its way through the queue."""
-
-    events: Sequence[Event]
-    size: int
-    notes: Sequence[Kept]
-    ticket: Ticket = msgspec.field(default_factory=Future)
-
-
-class Counters(msgspec.Struct):
-    """What the writer has done since it started."""
-
-    appended: int = 0
-    duplicates: int = 0
-    commits: int = 0
-    failed: int = 0
-    refused: int = 0
-    heads_failed: int = 0
-    gone: int = 0
-    """Events that were not kept because retention has deleted what was before their date."""
-    indexes_rebuilt: int = 0
 
 
 class Writer:
@@ -193,7 +175,9 @@ class Writer:
         behind = None if self._upkeep is None else self._upkeep.behind
         if behind != self._unwitnessed:
             put_unwitnessed(self.db, behind)
+        begun = time.perf_counter()
         self.db.execute("COMMIT")
+        self.counters.commit_seconds.add(time.perf_counter() - begun)
         self._generation, self._unwitnessed = generation, behind
         self.counters.commits += 1
         for row in rows:
@@ -331,6 +315,7 @@ class Writer:
         notes = [note for call in calls for note in call.notes]
 
         def insert(group: Group, put: Callable[[Group, list[Call]], list[_Places]]) -> None:
+            self._check_room()
             results[:] = put(group, calls)
             put_kept(self.db, notes)
             group.noted = bool(notes)
@@ -342,6 +327,7 @@ class Writer:
                 self.transact(partial(insert, put=self._insert_each))
         except errors.DiskFullError as error:
             if len(calls) == 1:
+                self.counters.full = True
                 self._fail(calls, error)
                 return
             for call in calls:  # what is too much together may fit one by one
@@ -355,6 +341,7 @@ class Writer:
             self._fail(calls, self._failure)
             return
         durable = time.time() if self.config.durability is Durability.FSYNC else None
+        self.counters.full = False
         self.wrote_pages(4)
         for call, result in zip(calls, results, strict=True):
             self.wrote_pages(len(call.events) + call.size // 4096)
@@ -369,6 +356,17 @@ class Writer:
             else:
                 appended = [Appended(offset, False, durable) for offset in offsets]
             call.ticket.set_result(tuple(appended))
+
+    def _check_room(self) -> None:
+        """Keep appends out of the room that retention and checkpoints need to make more of it."""
+        if self._upkeep is not None and self.config.reserve_bytes:
+            found = os.statvfs(self._where)
+            if found.f_bavail * found.f_frsize < self.config.reserve_bytes:
+                raise errors.DiskFullError(
+                    f"no room left for the store {self._where} but the last"
+                    f" {self.config.reserve_bytes} bytes, which retention needs"
+                    " (store.reserve_bytes): free some space and try again"
+                )
 
     def _insert_new(self, group: Group, calls: list[Call]) -> list[_Places]:
         """Insert events whose ids are all new, in one go; `_KnownIdError` if one is not."""

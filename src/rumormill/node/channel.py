@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from rumormill.core import trace
 from rumormill.core.errors import DecodeError, LimitError
-from rumormill.core.ids import PeerId
+from rumormill.core.ids import MessageId, PeerId
 from rumormill.core.inputs import Input
 from rumormill.core.messages import WireMessage
 from rumormill.libp2p.connection import RETIRED, Connection
@@ -44,6 +44,10 @@ _RECENT: Final = 10.0
 read it for so long does not read."""
 _SUSPECTS: Final = 64
 """Large RPCs that are remembered at most; our choice: more than a peer's queue holds."""
+_REMEMBERED_IN_VAIN: Final = 256
+_OFTEN_ENOUGH: Final = 3
+"""Our choice: some 30 kB a peer; and who does not know that we have an event says it once, again
+when its stream was opened anew, and where ways cross."""
 _HELD_MESSAGES = 1024
 """Messages that may arrive before our own stream is open; a peer says hello, not more."""
 
@@ -57,6 +61,9 @@ class MachineSide(Protocol):
 
     def now(self) -> float:
         """The time, as the machine has it."""
+
+    def steady(self) -> float:
+        """A clock that nobody sets, for how long things take."""
 
     def feed(self, event: Input) -> None:
         """Give the machine an input."""
@@ -119,11 +126,13 @@ class Channel(StreamHandler):
         """Why the peer does not take our stream; empty while it may."""
         self.slow = False
         """Whether publishing does not wait for the peer, until its queue is empty again."""
-        self.since = driver.now()
+        self.since = driver.steady()
         self.taken = 0
         """Bytes that its stream has taken."""
         self.duplicates = 0
         """Events of the peer that others had brought before."""
+        self._in_vain: dict[MessageId, int] = {}
+        """How often it has brought which of them, lately."""
         self.most = 0
         """Bytes of an RPC that the peer takes at most, where it has shown that; else 0."""
         self._large: deque[tuple[float, int, trace.RpcMeta]] = deque(maxlen=_SUSPECTS)
@@ -171,6 +180,14 @@ class Channel(StreamHandler):
             self.queued_bytes > config.queue_bytes // 2
             or self.queued_messages > config.queue_messages // 2
         )
+
+    def harps(self, event: MessageId) -> bool:
+        """Whether the peer brings an event in vain that it has brought so often enough."""
+        counts = self._in_vain
+        count = counts[event] = counts.get(event, 0) + 1
+        if len(counts) > _REMEMBERED_IN_VAIN:
+            del counts[next(iter(counts))]
+        return count > _OFTEN_ENOUGH
 
     def start(self) -> None:
         """Open our stream to the peer."""
@@ -260,7 +277,7 @@ class Channel(StreamHandler):
 
     def _find_too_large(self) -> None:
         """The peer has ended our stream: was it because of what we sent?"""
-        since = self.driver.now() - _RECENT
+        since = self.driver.steady() - _RECENT
         suspects = [large for large in self._large if large[0] > since]
         self._large.clear()
         if suspects:
@@ -316,7 +333,7 @@ class Channel(StreamHandler):
         if size > SURELY_TAKEN:
             if 0 < self.most < size:
                 return TOO_LARGE
-            self._large.append((self.driver.now(), size, message.meta))
+            self._large.append((self.driver.steady(), size, message.meta))
         self.connection.active = True
         idle = not self._rest and not self._bulk and not self._urgent
         if idle and stream is not None and not self._resuming:
@@ -324,7 +341,7 @@ class Channel(StreamHandler):
             self.taken += taken
             if taken < size:
                 self._rest, self._cut_short = memoryview(frame)[taken:], frame
-                self._rest_since = self.driver.now()
+                self._rest_since = self.driver.steady()
                 self._queue(len(self._rest))
             return ""
         config = self.driver.config
@@ -334,7 +351,7 @@ class Channel(StreamHandler):
             or self.driver.queued_bytes + size > config.queue_bytes_total
         ):
             return QUEUE_FULL
-        (self._urgent if message.urgent else self._bulk).append((frame, self.driver.now()))
+        (self._urgent if message.urgent else self._bulk).append((frame, self.driver.steady()))
         self._queue(size)
         return ""
 

@@ -5,7 +5,6 @@ input at a time, in the order of arrival.
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Any
@@ -26,10 +25,11 @@ from rumormill.libp2p.swarm import Swarm
 from rumormill.libp2p.turns import Turn
 from rumormill.members import peer as members_peer
 from rumormill.node.channel import NOT_CONNECTED, QUEUE_FULL, Channel
+from rumormill.node.clock import Clock
 from rumormill.node.config import NodeConfig
 from rumormill.node.intake import Intake
 from rumormill.node.journal import CLOSED, Journal
-from rumormill.node.log_reader import latest_moment
+from rumormill.node.log_reader import latest_moment, moment_note
 from rumormill.node.pending_sends import Dialler, PendingSends
 from rumormill.node.queries import Queries
 from rumormill.node.readers import Readers
@@ -46,7 +46,8 @@ _REJECTED = 5.0
 _DUPLICATES = 50
 """What is held against a peer (`libp2p.admission`), beside a point for a refusal: how much at most
 for all that one message was refused, how much for an event that is not valid, and how many events
-that others had brought before make one point: nobody's fault, unless they are thousands a second.
+that others had brought before make one point: nobody's fault, unless they are thousands a second,
+or the peer had brought them itself.
 """
 NO_QUESTIONS = "the protocol has no questions"
 
@@ -71,7 +72,7 @@ class Driver:
         journal: Journal,
         config: NodeConfig,
     ) -> None:
-        self.protocol_ids = spec.protocol_ids
+        self.name, self.protocol_ids = spec.name, spec.protocol_ids
         self.protocol, self.machine = machines
         """The protocol's machine, and the whole peer's: that with what stands around it."""
         self.config = config
@@ -84,10 +85,12 @@ class Driver:
         self.on_change: Callable[[], None] = lambda: None
         """Called when peers come, go, or have room again."""
         self.queued_bytes = 0
+        self._loop = asyncio.get_running_loop()
+        self.clock = Clock(self._loop.time)
         self._readers = Readers(
             self.channels,
             config,
-            self.now,
+            self.steady,
             self._on_slow,
             lambda: self.on_change(),  # noqa: PLW0108 (set later)
             self._unsent,
@@ -107,9 +110,7 @@ class Driver:
         self._connecting: dict[PeerId, None] = {}
         self._commands: dict[int, asyncio.Future[object]] = {}
         self._command_numbers = count(1)
-        self._loop = asyncio.get_running_loop()
-        self._epoch = time.time() - self._loop.time()
-        self._timers = Timers(self._epoch, lambda timer: self.feed(TimerFired(timer)))
+        self._timers = Timers(self.clock.steadily, lambda timer: self.feed(TimerFired(timer)))
         self._flush_timer: asyncio.TimerHandle | None = None
         self._stopped = False
         journal.feed = self.feed
@@ -132,12 +133,18 @@ class Driver:
 
     def now(self) -> float:
         """Seconds since 1970 that never go back while the node runs."""
-        return self._loop.time() + self._epoch
+        return self.clock.now()
+
+    def steady(self) -> float:
+        """A clock that nobody sets, for how long things take."""
+        return self._loop.time()
 
     def start(self) -> None:
         """Start the machine."""
         self._record((self.now(), self.id, trace.NodeUp()))
-        self.feed(inputs.Start(latest_moment(self.journal.log)))
+        latest = latest_moment(self.journal.log)
+        self._promise(self.clock.begin(latest))
+        self.feed(inputs.Start(latest))
         self._flush_trace()
 
     def stop(self, reason: str) -> None:
@@ -158,17 +165,26 @@ class Driver:
         self._recorder.close()
 
     def _flush_trace(self) -> None:
-        """Once in a while: hand on what was recorded, and give up peers that do not read."""
+        """Once in a while: hand on what was recorded, give up peers that do not read, and see
+        whether the clock was set."""
         self._recorder.flush()
+        if self.clock.follow():
+            self._timers.set_again()
+        self._promise(self.clock.promise())
         self._readers.inspect(self.config.trace_interval)
         self._flush_timer = self._loop.call_later(self.config.trace_interval, self._flush_trace)
+
+    def _promise(self, moment: float | None) -> None:
+        """Have a later life go on behind this moment, if there is one to be kept."""
+        if moment is not None:
+            self.journal.keep_note(effects.KeepNote(moment_note(moment)))
 
     # Inputs.
 
     def feed(self, event: inputs.Input) -> None:
         """Give the machine an input and carry out what it asks for."""
         concerned = self.machine if type(event) in _CONCERNS else self.protocol
-        self._feed(event, self._loop.time() + self._epoch, concerned.handle)
+        self._feed(event, self.clock.now(), concerned.handle)
         self._recorder.maybe_flush()
 
     def _feed(
@@ -207,12 +223,13 @@ class Driver:
     ) -> int:
         """Give the machine messages of a peer, one at least, until the turn of their connection is
         over; return how many."""
-        record, own, time, epoch = self._record, self.id, self._loop.time, self._epoch
+        record, own, time, clock = self._record, self.id, self._loop.time, self.clock
         handle = self.protocol.handle  # what peers send is the protocol's alone
         done, at, taken = 0, time(), self.journal.taken
         for message in messages:
-            record((at + epoch, own, RecvRPC(peer, message.meta)))
-            self._feed(Received(peer, message), at + epoch, handle)
+            now = at * clock.pace + clock.offset
+            record((now, own, RecvRPC(peer, message.meta)))
+            self._feed(Received(peer, message), now, handle)
             done += 1
             at = time()
             if turn is not None and at > turn.ends:
@@ -221,6 +238,8 @@ class Driver:
                     turn.extend()
                 if at > turn.ends:
                     break
+        if turn is not None and taken < self.journal.taken:
+            turn.fruitful = True
         self._recorder.maybe_flush()
         return done
 
@@ -366,7 +385,7 @@ class Driver:
     def _append(self, effect: effects.Append) -> None:
         if type(self._input) is Received:
             self.intake.charge(self._input.peer, effect.event, self._moment)
-        self.journal.append(effect, self._moment)
+        self.journal.append(effect, self._loop.time() + self.clock.wall)
 
     def _validate(self, effect: effects.Validate) -> None:
         self.intake.charge(effect.received_from, effect.event, self._moment)
@@ -387,7 +406,9 @@ class Driver:
         channel = self.channels.get(effect.received_from)
         if channel is not None:
             channel.duplicates += 1
-            if not channel.duplicates % _DUPLICATES:
+            if channel.harps(effect.message_id):
+                self._swarm.blame(channel.peer, "repetitions")
+            elif not channel.duplicates % _DUPLICATES:
                 self._swarm.blame(channel.peer, "duplicates")
 
     def _send(self, effect: effects.Send) -> None:

@@ -26,12 +26,13 @@ from rumormill.core.errors import LocalError, RumormillError
 from rumormill.core.event import UNASSIGNED, Event, Kept, Note, filled
 from rumormill.core.ids import MessageId, Parents, PeerId, Topic
 from rumormill.core.inputs import Input, NotStored, Publish, Stored
+from rumormill.log.calls import Ticket
 from rumormill.log.errors import DiskFullError, EventRefusedError, QueueFullError, StoreError
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import Appended
-from rumormill.log.writer import Ticket
 from rumormill.node.change import Change
 from rumormill.node.config import NodeConfig
+from rumormill.node.delays import Delays
 from rumormill.node.log_reader import LogReader
 from rumormill.node.subscription import Subscription
 from rumormill.node.topic_access import TopicAccess
@@ -109,7 +110,7 @@ class Journal:
         self._refusal: StoreError | None = None
         """Why the machine is being told that barriers are not stored."""
         self._waiting: list[_Taken] = []
-        self.notes = WaitingNotes()
+        self.notes, self.delays = WaitingNotes(), Delays()
         self._in_flight = self._waiting_bytes = 0
         self.taken = self._settled = 0
         """How many events and notes were taken, and of how many of them the fate is known."""
@@ -220,8 +221,8 @@ class Journal:
 
     # What the machine appends.
 
-    def append(self, effect: Append, now: float) -> None:
-        """Store an event that came now, with the note of whoever is publishing it."""
+    def append(self, effect: Append, when: float) -> None:
+        """Store an event that came at a time, with the note of whoever is publishing it."""
         full = len(self._waiting) >= _MAX_WAITING
         event = effect.event
         self.taken += 1
@@ -234,7 +235,7 @@ class Journal:
             self._loop.call_soon(self._lose, [_Taken(event, effect, own)], error)
             return
         self._waiting_bytes += len(event.data)
-        received = filled(event, now, UNASSIGNED, self._protocol)
+        received = filled(event, when, UNASSIGNED, self._protocol)
         self._waiting.append(_Taken(received, effect, own))
         if self._note is not None and effect.barrier is not None:
             self.keep_note(KeepNote(self._note))
@@ -337,6 +338,8 @@ class Journal:
     def _hand_out(self, batch: list[_Taken], places: Sequence[Appended]) -> None:
         """Give safe events to their subscribers, and the machine word of its barriers."""
         self._settled += len(batch)
+        new = zip(batch, places, strict=True)
+        self.delays.add(each.event for each, at in new if not each.own and not at.duplicate)
         barriers = []
         answers, opened = self._answers, self._access.opened
         for taken, place in zip(batch, places, strict=True):

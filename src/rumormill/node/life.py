@@ -25,6 +25,7 @@ from rumormill.daemon.doors import Doors
 from rumormill.libp2p.lan import Lan
 from rumormill.libp2p.swarm import Swarm
 from rumormill.log.event_log import EventLog
+from rumormill.log.keeping import rules_of
 from rumormill.log.model import Durability, Retention, StoreConfig
 from rumormill.log.threads import in_thread
 from rumormill.members.config import MembersConfig
@@ -45,7 +46,8 @@ from rumormill.node.driver import Driver
 from rumormill.node.journal import Journal
 from rumormill.node.metrics import Counts
 from rumormill.node.patterns import Patterns
-from rumormill.node.retaining import keep_retaining, rules_of
+from rumormill.node.peer_clocks import CLOCK, TellTime
+from rumormill.node.retaining import keep_retaining
 from rumormill.node.subscription import Subscription
 from rumormill.node.synced import followed_note, followed_topics
 from rumormill.node.topic_access import TopicAccess
@@ -150,6 +152,7 @@ class NodeLife:
         network = identity.load_network(self._network)
         self.access.load(self.id, proven=spec.proves_authors(self._settings))
         self._swarm = Swarm(self.identity.key, config, network, self._announced)
+        self._swarm.services[CLOCK] = lambda *_: TellTime()
         self._ourselves = (self.id,) if self._supervises else ()
         settings = topics.appointed(
             spec, self._settings, self._supervisors, self._swarm.book, self._ourselves

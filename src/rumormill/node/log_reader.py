@@ -13,14 +13,15 @@ from concurrent.futures import Future
 from typing import Final, TypeAlias
 
 from rumormill.core.effects import ById, Computation, Disregard, Load, Notes, Records
-from rumormill.core.event import Event
+from rumormill.core.event import Event, Note
 from rumormill.core.history import HistoryQuery
 from rumormill.core.ids import MessageId, Topic
 from rumormill.core.inputs import Loaded
 from rumormill.core.where import Filter
 from rumormill.log.errors import DamagedRangeError, OffsetGoneError, StoreError
 from rumormill.log.event_log import EventLog
-from rumormill.log.notes import read_notes
+from rumormill.log.keeping import behind_loss
+from rumormill.log.notes import read_note, read_notes
 from rumormill.log.records import read_records
 from rumormill.log.threads import Worker
 
@@ -30,6 +31,12 @@ _PIECE_BYTES: Final = 1 << 20
 
 _MAX_LOADS: Final = 4096
 """Reads that wait; machines bound their own questions far below it."""
+
+_MOMENT_NOTE: Final = "moment"
+
+_CHECKERS: Final = 2
+"""Threads for work that needs no log. Our choice: the library that checks signatures lets other
+threads run meanwhile, and with two one of them checks while the loop keeps the other waiting."""
 
 
 Answer: TypeAlias = Callable[[Loaded], None]
@@ -46,7 +53,8 @@ class LogReader:
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[tuple[int, Load, Answer]] = deque()
         self._thread = Worker("rumormill-reader")
-        self._beside = Worker("rumormill-checker")
+        self._checkers = [Worker("rumormill-checker") for _ in range(_CHECKERS)]
+        self._computing: deque[tuple[Answer, Future[Loaded]]] = deque()
         self._busy = False
         self._closed = False
         self._disregarded = 0
@@ -74,14 +82,18 @@ class LogReader:
         )
 
     def _compute(self, load: Load, answer: Answer) -> None:
-        """Have work done that needs no log, beside the reads."""
-        if not self._closed:
-            self._beside.submit(lambda: self._read(load)).add_done_callback(
-                lambda done: self._loop.call_soon_threadsafe(self._on_computed, answer, done)
-            )
+        """Have work done that needs no log, beside the reads; answers keep the order of asking."""
+        if self._closed:
+            return
+        checker = self._checkers[0]
+        self._checkers.append(self._checkers.pop(0))
+        working = checker.submit(lambda: self._read(load))
+        self._computing.append((answer, working))
+        working.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._on_computed))
 
-    def _on_computed(self, answer: Answer, working: "Future[Loaded]") -> None:
-        if not self._closed:
+    def _on_computed(self) -> None:
+        while self._computing and self._computing[0][1].done() and not self._closed:
+            answer, working = self._computing.popleft()
             answer(working.result())
 
     def know(self, effect: Disregard) -> None:
@@ -102,13 +114,13 @@ class LogReader:
         """Read nothing more: who is still answered may ask on, and hears nothing."""
         self._closed = True
         self._waiting.clear()
-        self._thread.close()
-        self._beside.close()
+        for worker in (self._thread, *self._checkers):
+            worker.close()
 
     def join(self) -> None:
         """Wait until what is being read is read; not on the event loop."""
-        self._thread.join()
-        self._beside.join()
+        for worker in (self._thread, *self._checkers):
+            worker.join()
 
     def _on_read(self, answer: Answer, reading: "Future[Loaded]") -> None:
         self._busy = False
@@ -169,8 +181,15 @@ def _read_ids(log: EventLog, topic: Topic, ids: tuple[MessageId, ...]) -> tuple[
 
 
 def latest_moment(log: EventLog) -> float:
-    """The latest moment at which an event came that is in the log, or was; 0 if none ever was."""
-    return max((row.received_max for row in log.writer().topics.values()), default=0.0)
+    """The latest moment at which an event came that is in the log, or was, and up to which an
+    earlier life that was ahead of the clock has said its own; 0 if there is none."""
+    promised = float(read_note(log, _MOMENT_NOTE) or 0.0)
+    return max([promised, *(row.received_max for row in log.writer().topics.values())])
+
+
+def moment_note(moment: float) -> Note:
+    """What has a later life take this for the latest moment, at least."""
+    return Note(_MOMENT_NOTE, repr(moment).encode())
 
 
 async def read_history(
@@ -199,6 +218,7 @@ async def read_history(
         want = _PIECE_EVENTS
         if limit is not None and where is None:
             want = min(want, limit - len(found))
+        start = behind_loss(log, topic, start)
         events = await asyncio.to_thread(log.read, topic, start, want)
         if not events:
             break

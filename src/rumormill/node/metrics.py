@@ -5,20 +5,27 @@ no name for is ours and begins with `rumormill_`. Two rules: no label ever names
 label has a bounded number of values; what comes after that is counted under `(other)`.
 """
 
+import os
+import platform
 from collections import Counter
 from collections.abc import Callable, Mapping
+from heapq import nlargest
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from rumormill.core import trace
+from rumormill.core.histogram import Histogram
 from rumormill.core.ids import PeerId
 from rumormill.core.machine import View
 from rumormill.libp2p.swarm import Swarm
+from rumormill.log.event_log import EventLog
 from rumormill.node.driver import Driver
 from rumormill.node.journal import Journal
+from rumormill.node.process_metrics import process_values
 from rumormill.protocols.pubsub import reasons
 from rumormill.trace.entries import Batch
+from rumormill.version import __version__
 
 Values: TypeAlias = dict[str, float]
 """One metric: value by label; a metric without label has the label `""`."""
@@ -123,7 +130,7 @@ METRICS: Final[Mapping[str, Description]] = {
             "topic",
             "events that are known to be missing, at least",
         ),
-        ("rumormill_connections", "gauge", "", "open connections"),
+        ("rumormill_connections", "gauge", "direction", "open connections, by who dialled"),
         ("rumormill_members", "gauge", "kind", "nodes linked, known, remembered on disk, lost"),
         ("rumormill_topics_without_mesh", "gauge", "", "own topics with no peer in the mesh"),
         ("rumormill_queued_messages", "gauge", "", "RPCs that wait for all peers"),
@@ -137,6 +144,31 @@ METRICS: Final[Mapping[str, Description]] = {
         ("rumormill_records_lost", "counter", "", "records that the log could not take"),
         ("rumormill_log_reads_refused", "counter", "", "reads for peers that found too many wait"),
         ("rumormill_log_segments", "counter", "outcome", "what became of sealed segments"),
+        ("rumormill_log_bytes", "gauge", "topic", "bytes of events in the log"),
+        ("rumormill_log_full", "gauge", "", "1 while the log has no room for events"),
+        ("rumormill_disk_free_bytes", "gauge", "", "bytes that are free where the log is"),
+        ("rumormill_log_commit_seconds", "histogram", "le", "writing and flushing a group"),
+        ("rumormill_publish_seconds", "histogram", "le", "from a call to publish to its receipt"),
+        (
+            "rumormill_delivery_seconds",
+            "histogram",
+            "le",
+            "from the coming of a peer's event until it is safe and handed out",
+        ),
+        (
+            "rumormill_travel_seconds",
+            "histogram",
+            "le",
+            "from a peer's event's date, where it has one, to its coming",
+        ),
+        ("rumormill_clock_ahead_seconds", "gauge", "", "how far our dates are ahead of the clock"),
+        ("rumormill_build", "info", "version,python,protocol", "what runs"),
+        ("process_cpu_seconds", "counter", "", "processor time of the process"),
+        ("process_virtual_memory_bytes", "gauge", "", "address space of the process"),
+        ("process_resident_memory_bytes", "gauge", "", "memory of the process"),
+        ("process_start_time_seconds", "gauge", "", "when the process began, since 1970"),
+        ("process_open_fds", "gauge", "", "files and sockets that are open"),
+        ("process_max_fds", "gauge", "", "files and sockets that may be open"),
     )
 }
 
@@ -150,6 +182,7 @@ class Counts:
             for name, about in METRICS.items()
             if about.kind == "counter"
         }
+        self.publish_seconds = Histogram()
         # What every message touches, without looking it up by name.
         self._accepted = self.values["accepted_messages"]
         self._published = self.values["topic_msg_published"]
@@ -267,8 +300,12 @@ def gather_metrics(
     channels, log = driver.channels.values(), journal.log
     found["peers_per_protocol"] = dict(Counter(each.protocol for each in channels if each.open))
     found["rumormill_connections_refused"] = dict(list(swarm.refusals().items())[:MAX_LABELS])
+    dialled = sum(each.outbound for each in swarm.connections.values())
+    found["rumormill_connections"] = {
+        "outbound": float(dialled),
+        "inbound": float(len(swarm.connections) - dialled),
+    }
     now = {
-        "connections": len(swarm.connections),
         "queued_messages": sum(each.queued_messages for each in channels),
         "queued_bytes": sum(each.queued_bytes for each in channels),
         "events_lost": journal.lost,
@@ -284,7 +321,36 @@ def gather_metrics(
         found[f"rumormill_{name}"][""] = value
     if log.segments is not None:
         found["rumormill_log_segments"] = msgspec.structs.asdict(log.segments.counters)
+    _add_log(found, log)
+    found["rumormill_publish_seconds"] = _boxes(counts.publish_seconds)
+    found["rumormill_delivery_seconds"] = _boxes(journal.delays.delivery)
+    found["rumormill_travel_seconds"] = _boxes(journal.delays.travel)
+    found["rumormill_clock_ahead_seconds"][""] = max(0.0, driver.clock.ahead)
+    found["rumormill_build"] = {f"{__version__},{platform.python_version()},{driver.name}": 1.0}
+    for name, figure in process_values().items():
+        found[name][""] = figure
     return found
+
+
+def _add_log(found: dict[str, Values], log: EventLog) -> None:
+    """What the log takes; of many topics, the largest have names."""
+    rows = log.writer().topics
+    sizes = {name: float(row.size) for name, row in rows.copy().items()}
+    largest = nlargest(MAX_LABELS - 1, sizes, key=sizes.__getitem__)
+    found["rumormill_log_bytes"] = {name: sizes[name] for name in largest}
+    if len(sizes) > len(largest):
+        named = sum(found["rumormill_log_bytes"].values())
+        found["rumormill_log_bytes"][OTHER] = sum(sizes.values()) - named
+    found["rumormill_log_full"][""] = float(log.counters.full)
+    found["rumormill_log_commit_seconds"] = _boxes(log.counters.commit_seconds)
+    if log.home is not None:
+        disk = os.statvfs(log.home)
+        found["rumormill_disk_free_bytes"][""] = float(disk.f_bavail * disk.f_frsize)
+
+
+def _boxes(histogram: Histogram) -> Values:
+    """A histogram: by its bounds how many values were not above, and their sum."""
+    return {**{bound: float(count) for bound, count in histogram.boxes()}, "sum": histogram.sum}
 
 
 def _add_topics(found: dict[str, Values], view: View, now: float) -> None:
@@ -304,17 +370,3 @@ def _add_topics(found: dict[str, Values], view: View, now: float) -> None:
         found["rumormill_topics_without_mesh"][""] = float(
             sum(1 for topic in mesh if not mesh[topic])
         )
-
-
-def render_metrics(found: Mapping[str, Values]) -> str:
-    """Prometheus' text format, version 0.0.4."""
-    lines = []
-    for name, values in found.items():
-        about = METRICS[name]
-        lines.append(f"# HELP {name} {about.text}")
-        lines.append(f"# TYPE {name} {about.kind}")
-        for label, value in values.items():
-            escaped = label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-            labels = f'{{{about.label}="{escaped}"}}' if about.label else ""
-            lines.append(f"{name}{labels} {value:.15g}")
-    return "\n".join(lines) + "\n"

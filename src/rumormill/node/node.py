@@ -13,6 +13,7 @@ each time and a log in memory: a choice that says so, not a default.
 
 import asyncio
 import functools
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Concatenate, Literal, ParamSpec, TypeVar
@@ -27,24 +28,28 @@ from rumormill.core.patterns import is_pattern
 from rumormill.core.where import Filter
 from rumormill.daemon.doors import Doors
 from rumormill.daemon.flight_door import PemFiles
+from rumormill.daemon.metrics_server import Pages
+from rumormill.daemon.upkeep import Reloading
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import check_topic
 from rumormill.node import synced, topics
 from rumormill.node.callbacks import TopicValidator
 from rumormill.node.kin import Kin, join_kin
 from rumormill.node.log_reader import read_history
-from rumormill.node.metrics import Values, gather_metrics, render_metrics
+from rumormill.node.metrics import Values, gather_metrics
+from rumormill.node.metrics_page import render_metrics
 from rumormill.node.payloads import payload, payloads
 from rumormill.node.presence import Presence
 from rumormill.node.questions import NodeQuestions
 from rumormill.node.subscription import Overflow, Subscription
+from rumormill.node.upkeep import Upkeep
 from rumormill.sync.wishes import SyncReport
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 
-class Node(Presence, NodeQuestions):
+class Node(Presence, NodeQuestions, Upkeep):
     """A peer. Use it as an async context manager, or call `start` and `close`."""
 
     # What is here, and who else may see it.
@@ -69,20 +74,26 @@ class Node(Presence, NodeQuestions):
         flight: bool | str = False,
         tls: PemFiles | None = None,
         home: str | Path | None = None,
+        on_reload: Reloading | None = None,
     ) -> Doors:
         """Let other programs in: `async with node.serve(metrics=True) as doors`, or `await` it.
 
         `control` is a socket for commands of the same user. `metrics` and `flight` are HOST:PORT,
         or true for the usual one; port 0 lets the system choose. `metrics` is a page for
-        Prometheus. Through `flight`, whoever has the token reads and publishes by Arrow Flight;
-        `tls` is a certificate and its key, as files in PEM. Socket and token are in `home`, the
-        node's own unless given. Closing the node closes its doors.
+        Prometheus, `/metrics`, with `/healthz` and `/readyz` beside it. Through `flight`, whoever
+        has the token reads and publishes by Arrow Flight; `tls` is a certificate and its key, as
+        files in PEM. Socket and token are in `home`, the node's own unless given. `on_reload` is
+        what `rumormill reload` calls; unless given, keys and policies are read again. Closing the
+        node closes its doors.
         """
         self._check_running()
         return Doors(
             self,
             self._spec.name,
-            lambda: render_metrics(self.metrics()),
+            Pages(
+                lambda openmetrics: render_metrics(self.metrics(), openmetrics=openmetrics),
+                self.health,
+            ),
             lambda door, why: self._counts.add("rumormill_doors_refused", f"{door}-{why}"),
             self._doors,
             control=control,
@@ -90,6 +101,7 @@ class Node(Presence, NodeQuestions):
             flight=flight,
             tls=tls,
             home=self._home if home is None else Path(home),
+            on_reload=on_reload,
         )
 
     async def wait_until_ready(
@@ -278,7 +290,9 @@ class Node(Presence, NodeQuestions):
         self._check_name(topic)
         named = topics.parent_ids(self._spec, parents)
         said = payload(data, key, headers, content_type)
+        begun = time.perf_counter()
         receipt = await self._journal.publish(topic, said, named)
+        self._counts.publish_seconds.add(time.perf_counter() - begun)
         if copies:
             return await synced.with_copies(self._driver, receipt, copies, timeout)
         return receipt
@@ -301,14 +315,21 @@ class Node(Presence, NodeQuestions):
         self._check_name(topic)
         named = topics.parent_ids(self._spec, parents)
         wishes = [(topic, said, None) for said in payloads(items)]
-        return await self._journal.publish_many(wishes, named)
+        begun = time.perf_counter()
+        receipts = await self._journal.publish_many(wishes, named)
+        self._counts.publish_seconds.add(time.perf_counter() - begun)
+        return receipts
 
-    async def publish_noted(self, items: Sequence[tuple[TopicName, bytes, Note]]) -> list[Receipt]:
+    async def publish_noted(
+        self, items: Sequence[tuple[TopicName, bytes | Message, Note]]
+    ) -> list[Receipt]:
         """Publish for a program that may ask again: `log.notes` says afterwards what was done."""
         for topic, _, _ in items:
             self._check_name(topic)
+        data = payloads([message for _, message, _ in items])
+        noted = [(topic, each, note) for (topic, _, note), each in zip(items, data, strict=True)]
         # Who has stopped waiting does not take back what was published.
-        return await asyncio.shield(asyncio.ensure_future(self._journal.publish_many(list(items))))
+        return await asyncio.shield(asyncio.ensure_future(self._journal.publish_many(noted)))
 
     def _check_name(self, topic: TopicName) -> None:
         """Refuse what is no topic's name; the last one is not looked at again."""
@@ -331,9 +352,10 @@ class Node(Presence, NodeQuestions):
 
         `since_offset` and `since` (a time in seconds, of reception) say where to begin; events that
         retention has deleted, that no key reads, or that the filter `where` does not match, are
-        passed over. At most `limit` come back.
-        Offsets are this log's own. With `order="links"` (Pulsarcast) each event stands behind the
-        one that it links to, and otherwise by date: the same order at all nodes that have the same.
+        passed over, as is what a repair has recorded as lost (`log.losses`). At most `limit` come
+        back. Offsets are this log's own. With `order="links"` (Pulsarcast) each event stands behind
+        the one that it links to, and otherwise by date: the same order at all nodes that have the
+        same.
         `completeness` says how much of the topic that is, and `sync` completes it.
         """
         self._check_name(topic)

@@ -5,12 +5,13 @@ The part of `Node` that speaks of peers and not of topics.
 
 from typing import Final
 
-from rumormill.core.api import PeerView
+from rumormill.core.api import PeerClock, PeerView
 from rumormill.core.ids import Topic as TopicName
 from rumormill.libp2p.lan import heard_on
 from rumormill.libp2p.resolving import resolve
 from rumormill.node.config import parsed_ticket
 from rumormill.node.life import NodeLife
+from rumormill.node.peer_clocks import ask_clocks
 from rumormill.wire import keys
 from rumormill.wire.multiaddr import Multiaddr
 from rumormill.wire.tickets import MAX_TICKET_ADDRESSES
@@ -60,6 +61,15 @@ class Presence(NodeLife):
         """What peers were refused or cut off for, how often, by reason."""
         self._check_running()
         return self._swarm.refusals()
+
+    async def peer_clocks(
+        self,
+        *,
+        timeout: float = 5.0,  # noqa: ASYNC109 (for each of them)
+    ) -> list[PeerClock]:
+        """Ask connected nodes of ours for the time; who does not tell is left out."""
+        self._check_running()
+        return await ask_clocks([*self._swarm.connections.values()], timeout)
 
     async def connect(self, ticket: str, *, keep: bool = True) -> str:
         """Connect to the node of a ticket, or to the first of several; return its peer id.

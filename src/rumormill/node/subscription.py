@@ -22,6 +22,7 @@ from rumormill.core.ids import Topic
 from rumormill.core.where import Filter
 from rumormill.log.errors import OffsetAheadError, OffsetGoneError
 from rumormill.log.event_log import EventLog
+from rumormill.log.keeping import behind_loss
 
 BUFFER_FULL: Final = "subscriber's buffer full"
 _CATCH_UP: Final = 256
@@ -200,7 +201,9 @@ class Subscription:
     async def _catch_up(self, topic: Topic) -> None:
         """Fill the buffer from the log; end when it has no more, without a gap or a repetition."""
         limit = min(_CATCH_UP, self._size)
-        start = self._next[topic]
+        start = behind_loss(self._log, topic, self._next[topic])
+        self.dropped += start - self._next[topic]
+        self._next[topic] = start
         try:
             events = await asyncio.to_thread(self._log.read, topic, start, limit)
         except OffsetGoneError as gone:

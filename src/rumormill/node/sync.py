@@ -169,6 +169,10 @@ class SyncNode:
     fetch_history = _waited_for(Node.fetch_history)
     command = _waited_for(Node.command)
     set_supervisors = _waited_for(Node.set_supervisors)
+    retention = _waited_for(Node.retention)
+    compact = _waited_for(Node.compact)
+    backup = _waited_for(Node.backup)
+    peer_clocks = _waited_for(Node.peer_clocks)
     serve = _turned(Node.serve, SyncDoors)
     create_topic = _turned(Node.create_topic, lambda _, topic: topic.name)
     """Returns the topic's name on the network."""

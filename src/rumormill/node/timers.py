@@ -1,4 +1,4 @@
-"""The timers of a machine, by the event loop's clock.
+"""The timers of a machine, by the event loop's clock; set again when the machine's time is.
 
 A patient timer finds out whether the loop is behind: it is when the timer fires late, because then
 no moment was free since. It then waits for one, and not for ever: so what nobody waits for (a look
@@ -22,16 +22,20 @@ messages takes tens of them to come round, and whoever set the timer counts in s
 class Timers:
     """Those of one machine."""
 
-    def __init__(self, epoch: float, fire: Callable[[Hashable], None]) -> None:
+    def __init__(
+        self, steadily: Callable[[float], float], fire: Callable[[Hashable], None]
+    ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._epoch = epoch
-        """What the machine's time is ahead of the loop's."""
+        self._steadily = steadily
+        """When the loop's clock will be where the machine's time is this."""
         self._fire = fire
         self._handles: dict[Hashable, asyncio.TimerHandle] = {}
+        self._set: dict[Hashable, SetTimer] = {}
 
     def set(self, effect: SetTimer) -> None:
         """Set a timer, or move one."""
-        timer, at = effect.timer, effect.at - self._epoch
+        timer, at = effect.timer, self._steadily(effect.at)
+        self._set[timer] = effect
         if (old := self._handles.get(timer)) is not None:
             old.cancel()
         if effect.patient:
@@ -42,6 +46,7 @@ class Timers:
 
     def cancel(self, effect: CancelTimer) -> None:
         """Forget a timer, if it is set."""
+        self._set.pop(effect.timer, None)
         handle = self._handles.pop(effect.timer, None)
         if handle is not None:
             handle.cancel()
@@ -51,9 +56,15 @@ class Timers:
         for handle in self._handles.values():
             handle.cancel()
         self._handles.clear()
+        self._set.clear()
+
+    def set_again(self) -> None:
+        """The machine's time has been set: have all of them fire when they are due by it."""
+        for effect in [*self._set.values()]:
+            self.set(effect)
 
     def _on_time(self, timer: Hashable) -> None:
-        del self._handles[timer]
+        del self._handles[timer], self._set[timer]
         self._fire(timer)
 
     def _wait(self, timer: Hashable, due: float, latest: float) -> None:

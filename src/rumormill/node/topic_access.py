@@ -12,7 +12,7 @@ be read when the key comes, and a node needs no key to relay.
 
 import logging
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -61,21 +61,22 @@ class TopicAccess:
     def reload(self) -> None:
         """Read all files again: keys as they are there, of policies the later versions. If one
         cannot be used everything stays as it is."""
-        self._use(self._key_files, self._policy_files)
+        self.use(self._key_files, self._policy_files)
 
     def set_keys(self, topic: Topic, path: str | Path | None) -> None:
         """Read a topic's key file and use it from now on; None: the topic has no keys."""
         others = {each: file for each, file in self._key_files.items() if each != topic}
-        self._use(others if path is None else {**others, topic: path}, self._policy_files)
+        self.use(others if path is None else {**others, topic: path}, self._policy_files)
 
     def add_policy(self, path: str | Path) -> None:
         """Read a policy and follow it from now on, unless a later version is followed already."""
-        self._use(self._key_files, {**self._policy_files, path: None})
+        self.use(self._key_files, [*self._policy_files, path])
 
-    def _use(
-        self, key_files: dict[Topic, str | Path], policy_files: dict[str | Path, None]
+    def use(
+        self, key_files: Mapping[Topic, str | Path], policy_files: Iterable[str | Path]
     ) -> None:
-        """Use these files, or none of them."""
+        """Use these files, or none of them; a policy that was followed stays."""
+        key_files, policy_files = dict(key_files), dict.fromkeys(policy_files)
         if key_files or policy_files:
             self._check_proven()
         topic_keys = {topic: load_topic_keys(Path(file)) for topic, file in key_files.items()}

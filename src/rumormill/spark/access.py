@@ -6,7 +6,7 @@ a piece of a topic: exactly its events, or an error that names the range. A piec
 lost data, never the end of a batch.
 
 Filters on topic, offset and time are taken over from Spark. Those on topic and offset decide which
-ranges are read at all; one on `received` moves the start of a range forward by the store's time
+ranges are read at all; one on `timestamp` moves the start of a range forward by the store's time
 marks. All are then applied to the Arrow batches, so that they need not be evaluated again.
 """
 
@@ -15,7 +15,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -27,6 +27,7 @@ from rumormill.log.arrow import read_batches
 from rumormill.log.errors import DamagedRangeError, OffsetAheadError, OffsetGoneError
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import Range, StoreConfig, TopicExtent
+from rumormill.log.places import offsets_of
 
 _COMPARISONS: Final = {
     "EqualTo": "equal",
@@ -35,7 +36,10 @@ _COMPARISONS: Final = {
     "LessThan": "less",
     "LessThanOrEqual": "less_equal",
 }
-_TYPES: Final = {"topic": str, "offset": int, "received": datetime, "created": datetime}
+_TYPES: Final = {"topic": str, "offset": int, "timestamp": datetime, "created": datetime}
+
+
+AnyRange = TypeVar("AnyRange", bound=Range)
 
 
 class Condition(msgspec.Struct, frozen=True):
@@ -84,8 +88,8 @@ def wants_topic(conditions: Iterable[Condition], topic: str) -> bool:
 
 
 def narrowed(
-    piece: Range, conditions: Iterable[Condition], since: Callable[[str, float], int | None]
-) -> Range:
+    piece: AnyRange, conditions: Iterable[Condition], since: Callable[[str, float], int | None]
+) -> AnyRange:
     """The part of a range that can have rows under the conditions."""
     start, stop = piece.start, piece.stop
     for each in conditions:
@@ -95,10 +99,10 @@ def narrowed(
                 start = max(start, min(values) + _LOWEST[each.comparison])
             if each.comparison in _BEHIND:
                 stop = min(stop, max(values) + _BEHIND[each.comparison])
-        elif each.column == "received" and each.comparison in _AFTER:
+        elif each.column == "timestamp" and each.comparison in _AFTER:
             found = since(piece.topic, each.value.timestamp() - _ROUNDING)
             start = max(start, stop if found is None else found)
-    return Range(piece.topic, start, max(start, stop))
+    return msgspec.structs.replace(piece, start=start, stop=max(start, stop))
 
 
 _LOWEST: Final = {"equal": 0, "in": 0, "greater": 1, "greater_equal": 0}
@@ -147,6 +151,9 @@ class _Store(EventLog):
 
     def batches(self, topic: str, start: int, stop: int, columns: Sequence[str]) -> Iterator[Any]:
         return read_batches(self, topic, start, stop, columns)
+
+    def places(self, topic: str, ids: Sequence[bytes]) -> list[int | None]:
+        return offsets_of(self, topic, ids)
 
 
 class Access(msgspec.Struct, frozen=True):

@@ -33,10 +33,10 @@ FILE_SHIFT: Final = 40
 EVERY_TOPIC: Final = "(?s).*"
 """The pattern of all topics, whatever their names hold."""
 
-EVERYTHING: Final = {
-    "subscribePattern": EVERY_TOPIC, "includeMetadata": "true", "includeProof": "true"
-}  # fmt: skip
+INCLUDED: Final = dict.fromkeys(("includeHeaders", "includeMetadata", "includeProof"), "true")
 """Options by which the data source gives all that the table `events` has."""
+
+EVERYTHING: Final = {"subscribePattern": EVERY_TOPIC, **INCLUDED}
 
 _ROWS: Final = 8192
 _FILES_AT_A_TIME: Final = 4
@@ -256,9 +256,9 @@ def read_events(spark: "SparkSession", source: Source) -> "DataFrame":
 
 
 def as_events(found: "DataFrame", run: str) -> "DataFrame":
-    """Rows of the data source, with metadata and proofs, as the table `events`."""
+    """Rows of the data source, with all that can be asked for, as the table `events`."""
     from pyspark.sql import functions as f  # noqa: PLC0415
 
     protocol = f.expr("string(filter(metadata, each -> each.key = 'protocol')[0].value)")
-    own = {"run": f.lit(run), "protocol": protocol, "author": f.col("key")}
+    own = {"run": f.lit(run), "protocol": protocol, "received": f.col("timestamp")}
     return found.withColumns(own).select([name for name, _ in COLUMNS["events"]])

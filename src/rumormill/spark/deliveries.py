@@ -15,9 +15,10 @@ What a peer was asked to publish and did not (FAIL_PUBLISH) is owed likewise, an
 planned for a peer that was down or hostile (SKIP_PUBLISH) is a message that is owed to nobody. Both
 have ids of ours, since they have none.
 
-A delivery at a peer that was not expected is `extra`; one of a message whose publication is not
-before it in the trace is `unpublished`. A peer may be entitled to a message without being expected,
-because it was down at its publication (`trace.completeness`): what it never gets is `missed`.
+A delivery at a peer that was not expected is `extra`; one of a message whose publication is not in
+the trace is `unpublished`, and one that stands before it is taken to stand behind it. A peer may be
+entitled to a message without being expected, because it was down at its publication
+(`trace.completeness`): what it never gets is `missed`.
 
 Hops say along how many peers a message came. A peer has one hop more than the peer whose copy
 reached it first, and a message's publisher has none: a walk along the arrivals of one message in
@@ -171,7 +172,7 @@ def _summed(happened: DataFrame) -> DataFrame:
         "undelivered": f"max(at) FILTER (WHERE kind = {UNDELIVER})",
         "refused": f"min({told}) FILTER (WHERE kind IN ({REJECT}, {UNDELIVER}))",
         "noted": f"max({told}) FILTER (WHERE kind = {DROP})",
-        "acts": "sort_array(collect_list(struct(at, kind, timestamp, via))"
+        "acts": "sort_array(collect_list(struct(at, came, kind, timestamp, via))"
         f" FILTER (WHERE kind IN ({DELIVER}, {UNDELIVER})))",
     }
     summed = happened.groupBy(*_PAIR, "known").agg(
@@ -196,11 +197,19 @@ def deliveries(traces: DataFrame) -> DataFrame:
     """Every expected pair and every delivery: publish ⟗ deliver, per subscriber."""
     published = publications(traces)
     pairs = owed_pairs(published, subscriptions(traces))
-    places = published.select("run", "message_id", "published")
+    places = published.select("run", "message_id", "published", "published_at")
+    early = f"kind = {DELIVER} AND at < published"
     happened = (
         _happenings(traces)
         .join(places, ["run", "message_id"], "left")
-        .withColumn("known", f.expr("coalesce(at > published, false)"))
+        .withColumns(
+            {
+                "came": f.col("at"),
+                "at": f.expr(f"IF({early}, published, at)"),
+                "timestamp": f.expr(f"IF({early}, published_at, timestamp)"),
+            }
+        )
+        .withColumn("known", f.expr("coalesce(at >= published, false)"))
         .where(f"known OR kind = {DELIVER}")
     )
     both = pairs.withColumn("known", f.lit(True)).join(_summed(happened), [*_PAIR, "known"], "full")
@@ -307,22 +316,28 @@ def _walk(batches: Iterator[Any]) -> Iterator[Any]:
     current: tuple[str, bytes] | None = None
     known: dict[bytes, int] = {}
     told: dict[bytes, None] = {}
+    early: list[tuple[bytes, bytes]] = []
     for batch in batches:
         found: list[tuple[str, bytes, bytes, int]] = []
         columns = [column.to_pylist() for column in batch.columns]
         for run, message, kind, peer, sender in zip(*columns, strict=True):
             if (run, message) != current:
                 current = (run, message)
-                known, told = {}, {}
+                known, told, early = {}, {}, []
+            arrived = [(peer, sender)]
             if kind == PUBLISH:
-                if not known:
-                    known[peer] = 0
-                continue
-            if peer not in known and sender in known:
-                known[peer] = known[sender] + 1
-            if kind == DELIVER and known and peer not in told:
-                told[peer] = None
-                if peer in known:
-                    found.append((run, message, peer, known[peer]))
+                if known:
+                    continue
+                known[peer] = 0
+                arrived, early = early, []
+            elif kind == DELIVER and not known:
+                early += arrived  # its clock is behind the publisher's
+            for at, source in arrived:
+                if at not in known and source in known:
+                    known[at] = known[source] + 1
+                if kind != RECV and known and at not in told:
+                    told[at] = None
+                    if at in known:
+                        found.append((run, message, at, known[at]))
         arrays = zip(*found, strict=True) if found else [()] * len(types)
         yield pa.RecordBatch.from_arrays(list(map(pa.array, arrays, types)), names)

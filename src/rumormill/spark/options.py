@@ -15,6 +15,7 @@ import msgspec
 
 from rumormill.core.config import nearest
 from rumormill.core.errors import ConfigError
+from rumormill.log.arrow import ON_DEMAND
 from rumormill.spark.access import Access, HomeAccess, NodeAccess, node_of_home
 
 EARLIEST: Final = -2
@@ -41,12 +42,15 @@ READ_OPTIONS: Final = (
     "endingOffsetsByTimestamp",
     "startingOffsetsByTimestampStrategy",
     "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
     "minPartitions",
     "maxRecordsPerPartition",
     "failOnDataLoss",
     "fetchHistory",
-    "includeProof",
+    "includeHeaders",
     "includeMetadata",
+    "includeProof",
 )
 WRITE_OPTIONS: Final = (*_PLACE, "topic", "writeId")
 _SPARKS_OWN: Final = ("checkpointLocation", "queryName")
@@ -54,15 +58,14 @@ _SPARKS_OWN: Final = ("checkpointLocation", "queryName")
 
 _KAFKAS: Final = {
     "assign": "a topic has one partition here, so name topics with subscribe",
-    "includeheaders": "what an event carries besides its value comes with includeMetadata",
     "groupidprefix": "a read has no group here; leave it out",
-    "minoffsetspertrigger": "a batch takes what is there; leave it out",
-    "maxtriggerdelay": "a batch takes what is there; leave it out",
     "kafka.bootstrap.servers": "name a node with node, or its directory with home",
     "kafka.group.id": "a read has no group here; leave it out",
 }
 """What users of Kafka's connector look for, and what is there in its place."""
 
+_UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+_OPTION: Final = "option."
 _ENDING: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 
 
@@ -70,18 +73,20 @@ class Bound(msgspec.Struct, frozen=True):
     """Where reading begins or ends: everywhere the same, or by topic; offsets or milliseconds."""
 
     everywhere: int | None = None
-    by_topic: dict[str, int] = {}
+    by_topic: dict[str, int | dict[str, int]] = {}
     is_time: bool = False
 
-    def of(self, topic: str) -> int | None:
-        """The value for a topic, if there is one."""
-        return self.by_topic.get(topic, self.everywhere)
+    def of(self, topic: str, place: int = 0) -> int | None:
+        """The value for a topic at a place, if there is one."""
+        found = self.by_topic.get(topic, self.everywhere)
+        return found.get(str(place)) if isinstance(found, dict) else found
 
 
 class ReadOptions(msgspec.Struct, frozen=True):
     """What is to be read, from where to where, and how."""
 
-    access: Access
+    places: tuple[Access, ...]
+    """Where the events are; several hold replicas of the same topics."""
     topics: tuple[str, ...]
     pattern: str | None
     start: Bound
@@ -90,6 +95,9 @@ class ReadOptions(msgspec.Struct, frozen=True):
     latest_if_no_later: bool
     """What a starting time behind the last event means: nothing to read, or an error."""
     max_offsets: int | None
+    min_offsets: int | None
+    """What a batch waits for, but no longer than `max_delay` seconds behind the one before."""
+    max_delay: float
     min_partitions: int
     max_records: int
     fetch: int | None = None
@@ -125,10 +133,21 @@ def canonical(options: Mapping[str, str], known: tuple[str, ...]) -> dict[str, s
     return found
 
 
+def options_of_table(options: Mapping[str, str]) -> dict[str, str]:
+    """What stands in the OPTIONS of a table that is being created, among its other properties."""
+    if "provider" not in options:
+        return {}
+    marked = [(key.lower(), value) for key, value in options.items()]
+    return {key[len(_OPTION) :]: value for key, value in marked if key.startswith(_OPTION)}
+
+
 def columns_wanted(options: Mapping[str, str]) -> dict[str, bool]:
     """Whether the columns that are not always there are asked for."""
     given = canonical(options, READ_OPTIONS)
-    return {name: _flag(given, f"include{name.title()}", False) for name in ("metadata", "proof")}
+    asked = {"payload": "includeProof"}  # which it is read with: a proof is over it
+    return {
+        name: _flag(given, asked.get(name, f"include{name.title()}"), False) for name in ON_DEMAND
+    }
 
 
 def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
@@ -138,9 +157,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     if len(chosen) != 1:
         problem = "both are set" if chosen else "neither is set"
         raise ConfigError(f"subscribe, subscribePattern: exactly one is needed, {problem}")
-    topics = tuple(
-        dict.fromkeys(filter(None, map(str.strip, given.get("subscribe", "").split(","))))
-    )
+    topics = tuple(_listed(given.get("subscribe", "")))
     pattern = given.get("subscribePattern")
     if pattern is None and not topics:
         raise ConfigError("subscribe: name at least one topic")
@@ -156,16 +173,22 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     strategy = given.get("startingOffsetsByTimestampStrategy", "error")
     if strategy not in ("error", "latest"):
         raise ConfigError("startingOffsetsByTimestampStrategy: choose error or latest")
-    limit = _number(given, "maxOffsetsPerTrigger") if streaming else None
+    most = _number(given, "maxOffsetsPerTrigger") if streaming else None
+    least = _number(given, "minOffsetsPerTrigger") if streaming else None
+    if most is not None and least is not None and least > most:
+        raise ConfigError("minOffsetsPerTrigger: is above maxOffsetsPerTrigger")
+    places = _places(given)
     return ReadOptions(
-        _access(given),
+        places,
         topics,
         pattern,
-        _bound(given, "starting", topics, pattern, streaming=streaming),
-        _bound(given, "ending", topics, pattern, streaming=streaming),
+        _bound(given, "starting", topics, pattern, len(places), streaming=streaming),
+        _bound(given, "ending", topics, pattern, len(places), streaming=streaming),
         _flag(given, "failOnDataLoss", True),
         strategy == "latest",
-        limit,
+        most,
+        least,
+        _seconds(given.get("maxTriggerDelay", "15m")),
         _number(given, "minPartitions") or 1,
         _number(given, "maxRecordsPerPartition") or MAX_RECORDS_PER_PARTITION,
         _fetch(given, topics),
@@ -186,14 +209,16 @@ def _fetch(given: Mapping[str, str], topics: tuple[str, ...]) -> int | None:
 def write_options(options: Mapping[str, str]) -> WriteOptions:
     """Read and check the options of a sink."""
     given = canonical(options, WRITE_OPTIONS)
-    access = _access(given)
+    access, *others = _places(given)
+    if others:
+        raise ConfigError("home, node: name one to publish through; its log knows what it has")
     node = access if isinstance(access, NodeAccess) else node_of_home(access.home)
     if "topic" in given and not given["topic"]:
         raise ConfigError("topic: a topic's name is not empty")
     return WriteOptions(node, given.get("topic"), given.get("writeId"))
 
 
-def _access(given: Mapping[str, str]) -> HomeAccess | NodeAccess:
+def _places(given: Mapping[str, str]) -> tuple[HomeAccess | NodeAccess, ...]:
     places = [name for name in ("home", "node", "path") if name in given]
     if len(places) != 1:
         raise ConfigError(
@@ -203,13 +228,33 @@ def _access(given: Mapping[str, str]) -> HomeAccess | NodeAccess:
     for name in ("token", "tokenFile", "tls", "tlsRoots"):
         if name in given and "node" not in given:
             raise ConfigError(f"{name}: goes with node, not with {places[0]}")
+    named = _listed(given[places[0]])
+    if not named:
+        raise ConfigError(f"{places[0]}: name at least one place")
     if "node" not in given:
-        return HomeAccess(str(Path(given[places[0]].removeprefix("file:")).expanduser().absolute()))
+        homes = [Path(each.removeprefix("file:")).expanduser().absolute() for each in named]
+        return tuple([HomeAccess(str(home)) for home in homes])
     roots = _text_of(given["tlsRoots"], "tlsRoots") if "tlsRoots" in given else ""
     tls = _flag(given, "tls", bool(roots))
     if roots and not tls:
         raise ConfigError("tlsRoots: needs tls")
-    return NodeAccess(_endpoint(given["node"]), _token(given), tls, roots)
+    tokens = _tokens(given)
+    if len(tokens) not in (1, len(named)):
+        raise ConfigError(
+            f"token, tokenFile: give one for all nodes, or {len(named)} in their order"
+        )
+    tokens *= len(named) // len(tokens)
+    return tuple(
+        [
+            NodeAccess(_endpoint(node), token, tls, roots)
+            for node, token in zip(named, tokens, strict=True)
+        ]
+    )
+
+
+def _listed(text: str) -> list[str]:
+    """What stands between commas."""
+    return list(dict.fromkeys(filter(None, map(str.strip, text.split(",")))))
 
 
 def _endpoint(text: str) -> str:
@@ -219,18 +264,18 @@ def _endpoint(text: str) -> str:
     return f"{host}:{port}"
 
 
-def _token(given: Mapping[str, str]) -> str:
+def _tokens(given: Mapping[str, str]) -> list[str]:
     if "token" in given and "tokenFile" in given:
         raise ConfigError("token, tokenFile: set one of them")
     if "tokenFile" in given:
-        return _text_of(given["tokenFile"], "tokenFile").strip()
+        return [_text_of(each, "tokenFile").strip() for each in _listed(given["tokenFile"])]
     token = given.get("token") or os.environ.get(TOKEN_VARIABLE, "")
     if not token:
         raise ConfigError(
             "token: a node wants one; it is in the file flight.token of the node's home"
             f" (options token and tokenFile, or the variable {TOKEN_VARIABLE})"
         )
-    return token.strip()
+    return [each.strip() for each in token.split(",")]
 
 
 def _text_of(path: str, option: str) -> str:
@@ -241,21 +286,27 @@ def _text_of(path: str, option: str) -> str:
 
 
 def _bound(
-    given: Mapping[str, str], side: str, topics: tuple[str, ...], pattern: str | None, *,
-    streaming: bool,
+    given: Mapping[str, str], side: str, topics: tuple[str, ...], pattern: str | None,
+    places: int, *, streaming: bool,
 ) -> Bound:  # fmt: skip
     """Where to begin or end: a time wins over times by topic, and those over offsets."""
     time = _number(given, f"{side}Timestamp", 0, "a number of milliseconds since 1970")
     if time is not None:
         return Bound(time, is_time=True)
     if f"{side}OffsetsByTimestamp" in given:
-        return _by_topic(given, f"{side}OffsetsByTimestamp", topics, pattern, is_time=True)
+        option = f"{side}OffsetsByTimestamp"
+        return _by_topic(given, option, topics, pattern, places, is_time=True)
     option = f"{side}Offsets"
     starts = side == "starting"
     text = given.get(option, "earliest" if starts and not streaming else "latest").strip()
     word = text.lower()
-    bound = Bound(_WORDS[word]) if word in _WORDS else _by_topic(given, option, topics, pattern)
-    named = {bound.everywhere, *bound.by_topic.values()}
+    if word in _WORDS:
+        bound = Bound(_WORDS[word])
+    else:
+        bound = _by_topic(given, option, topics, pattern, places)
+    named = {bound.everywhere}
+    for value in bound.by_topic.values():
+        named |= {*value.values()} if isinstance(value, dict) else {value}
     if starts and not streaming and LATEST in named:
         latest = "latest" if word == "latest" else "-1 (latest)"
         raise ConfigError(f"{option}: {latest} is for streams; a batch would be empty")
@@ -270,10 +321,12 @@ def _by_topic(
     option: str,
     topics: tuple[str, ...],
     pattern: str | None,
+    places: int,
     *,
     is_time: bool = False,
 ) -> Bound:
-    """Read a JSON object of numbers by topic, such as {"news": 42, "chat": -2}."""
+    """Read a JSON object of numbers by topic, such as {"news": 42, "chat": -2}; where there are
+    several places, by topic and place."""
     example = '{"news": 1730000000000}' if is_time else '{"news": 42, "chat": -2}'
     words = "" if is_time else "earliest, latest or "
     try:
@@ -284,8 +337,16 @@ def _by_topic(
         raise ConfigError(f"{option}: {given[option]!r} is not {words}JSON such as {example}")
     least = 0 if is_time else EARLIEST
     for topic, value in found.items():
-        if type(value) is not int or value < least:
+        by_place = value if isinstance(value, dict) else {"0": value}
+        if any(type(each) is not int or each < least for each in by_place.values()):
             raise ConfigError(f"{option}: {value!r} of topic {topic!r}: write it as {example}")
+        everywhere = type(value) is int and (value < 0 or is_time)
+        if not everywhere and sorted(by_place) != sorted(map(str, range(places))):
+            numbers = {str(number): number for number in range(places)}
+            raise ConfigError(
+                f"{option}: topic {topic!r} has offsets of its own in each place: write them as"
+                f" {json.dumps({topic: numbers})}"
+            )
     # Offsets name exactly the topics that are subscribed to.
     for topic in found:
         if topic not in topics if pattern is None else not re.fullmatch(pattern, topic):
@@ -305,6 +366,14 @@ def _number(
     if not text.isascii() or not text.isdigit() or int(text) < least:
         raise ConfigError(f"{option}: {text!r} is not {what}")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    """A time such as 90s, 15m or 500ms, as Spark writes them."""
+    found = re.fullmatch(r"([0-9]{1,9})\s*(ms|s|m|min|h|d)", text.strip().lower())
+    if found is None:
+        raise ConfigError(f"maxTriggerDelay: {text!r} is not a time such as 30s, 15m or 2h")
+    return int(found[1]) * _UNITS[found[2]]
 
 
 def _flag(given: Mapping[str, str], option: str, default: bool) -> bool:

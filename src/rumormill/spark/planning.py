@@ -6,18 +6,21 @@ replayed after a crash is cut exactly as it was before.
 
 from collections.abc import Callable, Mapping
 from itertools import pairwise
-from typing import Final
+from typing import Final, TypeVar
+
+import msgspec
 
 from rumormill.core.config import nearest
-from rumormill.core.errors import LocalError
+from rumormill.core.errors import LocalError, RumormillError
 from rumormill.log.event_log import DEFAULT_CONFIG
-from rumormill.log.model import Range, TopicExtent
-from rumormill.spark.access import DataLossError
+from rumormill.log.model import TopicExtent
+from rumormill.spark.access import AnyRange, DataLossError
 from rumormill.spark.options import EARLIEST, LATEST, ReadOptions
 
 Offsets = dict[str, int]
-"""By topic, in the order of names, the next offset to read."""
+"""By topic, in the order of names, the next offset to read at a place."""
 
+Key = TypeVar("Key", str, tuple[str, int])
 Since = Callable[[str, float], int | None]
 """The first offset of a topic that was received at a time or later."""
 
@@ -34,12 +37,20 @@ def fetch_first(options: ReadOptions) -> None:
     """Have the node fetch what a query wants that other nodes have; what is missing is named."""
     if options.fetch is None:
         return
+    place, *others = options.places
     for topic in options.topics:
-        found = options.access.fetch_history(topic, options.fetch)
+        found = None
+        while found is None:
+            try:
+                found = place.fetch_history(topic, options.fetch)
+            except RumormillError:
+                if not others:
+                    raise
+                place = others.pop(0)
         if found.missing and not found.bounded and options.fail_on_data_loss:
             named = ", ".join(each.hex() for each in found.missing[:_SHOWN])
             raise DataLossError(
-                f"topic {topic!r} of {options.access.where}: {len(found.missing)} events that"
+                f"topic {topic!r} of {place.where}: {len(found.missing)} events that"
                 f" others link to are to be had from nobody: {named}. With failOnDataLoss=false"
                 " they are passed over"
             )
@@ -56,9 +67,11 @@ def subscribed(options: ReadOptions, extents: Mapping[str, TopicExtent], where: 
     return found
 
 
-def resolve_start(options: ReadOptions, topic: str, extent: TopicExtent, since: Since) -> int:
-    """The first offset to read of a topic."""
-    wanted = options.start.of(topic)
+def resolve_start(
+    options: ReadOptions, topic: str, extent: TopicExtent, since: Since, place: int = 0
+) -> int:
+    """The first offset to read of a topic at a place."""
+    wanted = options.start.of(topic, place)
     if wanted is None or (wanted == EARLIEST and not options.start.is_time):
         return extent.first_offset
     if options.start.is_time:
@@ -80,9 +93,11 @@ def resolve_start(options: ReadOptions, topic: str, extent: TopicExtent, since: 
     return wanted
 
 
-def resolve_end(options: ReadOptions, topic: str, extent: TopicExtent, since: Since) -> int:
-    """The offset behind the last one to read of a topic."""
-    wanted = options.end.of(topic)
+def resolve_end(
+    options: ReadOptions, topic: str, extent: TopicExtent, since: Since, place: int = 0
+) -> int:
+    """The offset behind the last one to read of a topic at a place."""
+    wanted = options.end.of(topic, place)
     if wanted is None or (wanted == LATEST and not options.end.is_time):
         return extent.next_offset
     if options.end.is_time:
@@ -130,8 +145,8 @@ def latest(options: ReadOptions, start: Offsets, extents: Mapping[str, TopicExte
     return ends
 
 
-def limited(start: Offsets, end: Offsets, most: int) -> Offsets:
-    """At most so many events, shared over the topics by how much each has."""
+def limited(start: Mapping[Key, int], end: dict[Key, int], most: int) -> dict[Key, int]:
+    """At most so many events, shared over topics and places by how much each has."""
     waiting = {name: stop - start.get(name, 0) for name, stop in end.items()}
     total = sum(waiting.values())
     if total <= most:
@@ -144,11 +159,11 @@ def limited(start: Offsets, end: Offsets, most: int) -> Offsets:
     return {name: start.get(name, 0) + shares[name] for name in end}
 
 
-def pieces(ranges: list[Range], min_partitions: int, max_records: int) -> list[Range]:
+def pieces(ranges: list[AnyRange], min_partitions: int, max_records: int) -> list[AnyRange]:
     """Cut ranges so that none is longer than `max_records` and there are enough of them."""
     ranges = [each for each in ranges if each.start < each.stop]
     total = sum(each.stop - each.start for each in ranges)
-    cut: list[Range] = []
+    cut: list[AnyRange] = []
     for each in ranges:
         size = each.stop - each.start
         parts = max(-(-size // max_records), round(min_partitions * size / total), 1)
@@ -159,7 +174,7 @@ def pieces(ranges: list[Range], min_partitions: int, max_records: int) -> list[R
     return cut
 
 
-def _split(piece: Range, parts: int, longest: int) -> list[Range]:
+def _split(piece: AnyRange, parts: int, longest: int) -> list[AnyRange]:
     """About equal parts, which end where segments of the store do if they hold some each."""
     size = piece.stop - piece.start
     bounds = [piece.start + size * number // parts for number in range(parts + 1)]
@@ -171,7 +186,9 @@ def _split(piece: Range, parts: int, longest: int) -> list[Range]:
             step = longest // SEGMENT_ROWS * SEGMENT_ROWS
             first = piece.start // SEGMENT_ROWS * SEGMENT_ROWS + step
             bounds[1:-1] = range(first, piece.stop, step)
-    return [Range(piece.topic, start, stop) for start, stop in pairwise(bounds)]
+    return [
+        msgspec.structs.replace(piece, start=start, stop=stop) for start, stop in pairwise(bounds)
+    ]
 
 
 def _known(name: str, extents: Mapping[str, TopicExtent]) -> str:

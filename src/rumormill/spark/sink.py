@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pyspark import TaskContext
 from pyspark.sql import datasource
-from pyspark.sql.types import BinaryType, StringType, StructType
+from pyspark.sql.types import StructType
 
 from rumormill.core.errors import ConfigError, LocalError
 from rumormill.spark.options import WriteOptions
@@ -22,6 +22,14 @@ from rumormill.spark.options import WriteOptions
 QUERY_PROPERTY: Final = "sql.streaming.queryId"
 BATCH_PROPERTY: Final = "streaming.sql.batchId"
 """What Spark tells the tasks of a stream about it."""
+
+_COLUMNS: Final = {
+    "topic": ("string",),
+    "key": ("string", "binary"),
+    "value": ("string", "binary"),
+    "headers": ("array<struct<key:string,value:binary>>", "array<struct<key:string,value:string>>"),
+}
+"""What can be published, and as which types."""
 
 
 class Published(datasource.WriterCommitMessage):
@@ -39,25 +47,26 @@ def check_rows(schema: StructType, options: WriteOptions) -> None:
     if options.topic is None and "topic" not in kinds:
         raise ConfigError("topic: set this option, or give the rows a column topic")
     for name, kind in kinds.items():
-        if name not in ("topic", "value"):
-            raise ConfigError(f"column {name!r} is not published: select topic and value only")
-        allowed = (StringType, BinaryType) if name == "value" else (StringType,)
-        if not isinstance(kind, allowed):
-            raise ConfigError(f"column {name!r} cannot be {kind.simpleString()}")
+        if name not in _COLUMNS:
+            raise ConfigError(
+                f"column {name!r} is not published: select of {', '.join(_COLUMNS)} only"
+            )
+        if kind.simpleString() not in _COLUMNS[name]:
+            raise ConfigError(
+                f"column {name!r} cannot be {kind.simpleString()}: make it"
+                f" {' or '.join(_COLUMNS[name])}"
+            )
 
 
 def _send(options: WriteOptions, prefix: str, rows: Iterator[Any]) -> Published:
-    import pyarrow as arrow  # noqa: PLC0415
-
     context = TaskContext.get()
     if context is None:
         raise LocalError("rows are published from Spark tasks")
     first = next(rows, None)
     if first is not None:
-        schema = arrow.schema([each for each in first.schema if each.name in ("topic", "value")])
-        batches = (batch.select(schema.names) for batch in chain([first], rows))
         with options.node.connect() as client:
-            client.put(f"{prefix}{context.partitionId()}", options.topic, schema, batches)
+            key, batches = f"{prefix}{context.partitionId()}", chain([first], rows)
+            client.put(key, options.topic, first.schema, batches)
     return Published(prefix)
 
 

@@ -6,6 +6,8 @@ offsets give the same rows whenever they are read: a replayed batch is the same 
 Spark calls these classes in processes of its own: what a reader needs to know travels with it.
 """
 
+import json
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -22,30 +24,64 @@ from rumormill.core.config import nearest
 from rumormill.core.errors import ConfigError
 from rumormill.log.model import Range
 from rumormill.spark import planning
-from rumormill.spark.access import Condition, condition_of, narrowed, read_piece, wants_topic
-from rumormill.spark.options import ReadOptions, columns_wanted, read_options, write_options
-from rumormill.spark.planning import Offsets
+from rumormill.spark.access import Condition, condition_of, narrowed, wants_topic
+from rumormill.spark.options import (
+    ReadOptions,
+    columns_wanted,
+    options_of_table,
+    read_options,
+    write_options,
+)
+from rumormill.spark.replicas import (
+    Extents,
+    Offsets,
+    Piece,
+    as_json,
+    batch_others,
+    from_json,
+    lines_of,
+    reach,
+    read_line,
+    stream_others,
+)
 from rumormill.spark.sink import BatchWriter, StreamWriter
 
-_HEADER: Final = StructType(
-    [StructField("key", types.StringType(), False), StructField("value", types.BinaryType(), False)]
+_HEADERS: Final = types.ArrayType(
+    StructType(
+        [
+            StructField("key", types.StringType(), False),
+            StructField("value", types.BinaryType(), False),
+        ]
+    ),
+    False,
 )
 FULL_SCHEMA: Final = StructType(
     [
-        StructField("topic", types.StringType(), False),
-        StructField("offset", types.LongType(), False),
-        StructField("id", types.BinaryType(), False),
-        StructField("key", types.BinaryType(), False),
+        StructField("key", types.BinaryType(), True),
         StructField("value", types.BinaryType(), False),
-        StructField("created", types.TimestampType(), True),
-        StructField("received", types.TimestampType(), False),
-        StructField("parents", types.ArrayType(types.BinaryType(), False), False),
+        StructField("topic", types.StringType(), False),
+        StructField("partition", types.IntegerType(), False),
+        StructField("offset", types.LongType(), False),
+        StructField("timestamp", types.TimestampType(), False),
+        StructField("timestampType", types.IntegerType(), False),
+        StructField("headers", _HEADERS, True),
+        StructField("id", types.BinaryType(), False),
+        StructField("author", types.BinaryType(), False),
         StructField("publisher", types.StringType(), False),
-        StructField("metadata", types.ArrayType(_HEADER, False), False),
+        StructField("created", types.TimestampType(), True),
+        StructField("parents", types.ArrayType(types.BinaryType(), False), False),
+        StructField("metadata", _HEADERS, False),
         StructField("proof", types.BinaryType(), False),
+        StructField("payload", types.BinaryType(), True),
     ]
 )
-"""Every column; `metadata` and `proof` come when they are asked for."""
+"""Every column, Kafka's first; `log.arrow.ON_DEMAND` come when they are asked for."""
+
+
+_KEPT: Final = "rumormill.options"
+"""Spark tells a Python source the options of `CREATE TABLE … OPTIONS` when the table is made, and
+not when it is read. What it does keep is the schema: there the options are, with the first column.
+"""
 
 
 class RumormillSource(datasource.DataSource):
@@ -58,16 +94,35 @@ class RumormillSource(datasource.DataSource):
 
     def schema(self) -> StructType:
         """The fixed columns, and those that were asked for."""
-        wanted = columns_wanted(self.options)
-        return StructType([each for each in FULL_SCHEMA if wanted.get(each.name, True)])
+        of_table = options_of_table(self.options)
+        wanted = columns_wanted(of_table or self.options)
+        found = [each for each in FULL_SCHEMA if wanted.get(each.name, True)]
+        if of_table:
+            first = found[0]
+            kept = {_KEPT: json.dumps(of_table)}
+            found[0] = StructField(first.name, first.dataType, first.nullable, kept)
+        return StructType(found)
 
     def reader(self, schema: StructType) -> "BatchReader":
         """A batch read."""
-        return BatchReader(read_options(self.options, streaming=False), _columns(schema))
+        options = self._with_kept(schema)
+        return BatchReader(read_options(options, streaming=False), _columns(schema))
 
     def streamReader(self, schema: StructType) -> "StreamReader":  # noqa: N802
         """A stream read."""
-        return StreamReader(read_options(self.options, streaming=True), _columns(schema))
+        options = self._with_kept(schema)
+        return StreamReader(read_options(options, streaming=True), _columns(schema))
+
+    def _with_kept(self, schema: StructType) -> dict[str, str]:
+        """The options of this read, over those of the table that is read."""
+        kept = [each.metadata[_KEPT] for each in schema if each.metadata and _KEPT in each.metadata]
+        found = {**(json.loads(kept[0]) if kept else {}), **self.options}
+        if not found:
+            raise ConfigError(
+                "no option has come: Spark forgets the OPTIONS of a table that is created with a"
+                " list of columns; leave the columns out"
+            )
+        return found
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """A batch write."""
@@ -90,7 +145,8 @@ def _columns(schema: StructType) -> list[str]:
             raise ConfigError(
                 f"schema: there is no column {each.name!r}; {nearest(each.name, list(known))}"
             )
-        if each != known[each.name]:
+        right = known[each.name]
+        if (each.dataType, each.nullable) != (right.dataType, right.nullable):
             raise ConfigError(
                 f"schema: column {each.name!r} must be {known[each.name].simpleString()}"
                 f"{'' if known[each.name].nullable else ', not null'}"
@@ -101,7 +157,7 @@ def _columns(schema: StructType) -> list[str]:
 class RangePartition(datasource.InputPartition):
     """A piece of a topic, for one task."""
 
-    def __init__(self, piece: Range | None) -> None:
+    def __init__(self, piece: Piece | None) -> None:
         super().__init__(piece)
 
 
@@ -143,25 +199,37 @@ class BatchReader(datasource.DataSourceReader):
 
     def partitions(self) -> Sequence[datasource.InputPartition]:
         """Decide what is read, and cut it into tasks."""
-        options, access = self._options, self._options.access
+        options, places = self._options, self._options.places
         planning.fetch_first(options)
-        extents = access.extents()
-        ranges = []
-        for topic in planning.subscribed(options, extents, access.where):
-            if not wants_topic(self._conditions, topic):
-                continue
-            start = planning.resolve_start(options, topic, extents[topic], access.since)
-            stop = planning.resolve_end(options, topic, extents[topic], access.since)
-            ranges.append(narrowed(Range(topic, start, stop), self._conditions, access.since))
-        cut = planning.pieces(ranges, options.min_partitions, options.max_records)
+        lines = lines_of(reach(places))
+        topics = {topic: extent for (topic, _), extent in lines.items()}
+        where = " or ".join(place.where for place in places)
+        wanted = planning.subscribed(options, topics, where)
+        ranges = {}
+        for (topic, number), extent in sorted(lines.items()):
+            if topic in wanted and wants_topic(self._conditions, topic):
+                since = places[number].since
+                start = planning.resolve_start(options, topic, extent, since, number)
+                stop = planning.resolve_end(options, topic, extent, since, number)
+                ranges[topic, number] = Range(topic, start, max(start, stop))
+        others = batch_others(ranges)
+        found = [
+            narrowed(
+                Piece(topic, each.start, each.stop, number, others[topic, number]),
+                self._conditions,
+                places[number].since,
+            )
+            for (topic, number), each in ranges.items()
+        ]
+        cut = planning.pieces(found, options.min_partitions, options.max_records)
         return [RangePartition(piece) for piece in cut] or [RangePartition(None)]
 
     def read(self, partition: datasource.InputPartition) -> Iterator[Any]:
         """Read one range."""
         if partition.value is None:
             return iter(())
-        return read_piece(
-            self._options.access,
+        return read_line(
+            self._options.places,
             partition.value,
             self._columns,
             self._conditions,
@@ -170,36 +238,47 @@ class BatchReader(datasource.DataSourceReader):
 
 
 class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows topics. Offsets are the next to read, by topic, in the order of names."""
+    """Follows topics. Offsets are the next to read, by topic, in the order of names; where there
+    are several places, by topic and place."""
 
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
         self._options = options
         self._columns = list(columns)
+        self._fetched = False
         self._target: Offsets | None = None
+        self._batch_at: float | None = None
+        """When the last batch was begun, by the monotonic clock."""
+        self._unread: Offsets = {}
+        """Where a batch should have begun to read at a place that was gone by then."""
 
-    def initialOffset(self) -> Offsets:  # noqa: N802
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Where a query begins that has no checkpoint."""
-        options, access = self._options, self._options.access
-        planning.fetch_first(options)
-        extents = access.extents()
-        names = sorted({*options.topics, *(name for name in extents if options.wants(name))})
+        options = self._options
         start: Offsets = {}
-        for name in names:
-            if name in extents:
-                start[name] = planning.resolve_start(options, name, extents[name], access.since)
-            else:
-                start[name] = self._start_of_nothing(name)
-        return start
+        for number, topics in self._extents().items():
+            since = options.places[number].since
+            names = sorted({*options.topics, *(name for name in topics if options.wants(name))})
+            for name in names:
+                if name in topics:
+                    extent = topics[name]
+                    begin = planning.resolve_start(options, name, extent, since, number)
+                else:
+                    begin = self._start_of_nothing(name, number)
+                start[name, number] = begin
+        return self._json(start)
 
-    def _start_of_nothing(self, topic: str) -> int:
+    def _start_of_nothing(self, topic: str, number: int) -> int:
         """A topic that nobody has written to yet begins at 0."""
-        wanted = self._options.start.of(topic)
+        wanted = self._options.start.of(topic, number)
         if not self._options.start.is_time and wanted is not None and wanted > 0:
             raise ConfigError(
-                f"startingOffsets: topic {topic!r} of {self._options.access.where} has no events,"
-                f" so there is no offset {wanted}"
+                f"startingOffsets: topic {topic!r} of {self._options.places[number].where} has no"
+                f" events, so there is no offset {wanted}"
             )
         return 0
+
+    def _json(self, offsets: Offsets) -> dict[str, Any]:
+        return as_json(offsets, len(self._options.places))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """`maxOffsetsPerTrigger`, if it is set."""
@@ -210,49 +289,84 @@ class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
         """Read up to what is there now, and then stop."""
         self._target = self._ends({})
 
-    def latestOffset(self, start: Mapping[str, int], limit: ReadLimit) -> Offsets:  # noqa: N802
+    def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """How far the next batch goes."""
-        begun = dict(start)
+        begun = from_json(start)
         end = self._ends(begun)
         if self._target is not None:
             target = self._target
             end = {
-                name: max(begun.get(name, 0), min(stop, target.get(name, 0)))
-                for name, stop in end.items()
-                if name in target or name in begun
+                line: max(begun.get(line, 0), min(stop, target.get(line, 0)))
+                for line, stop in end.items()
+                if line in target or line in begun
             }
+        elif self._should_wait(begun, end):
+            return self._json(begun)
         if isinstance(limit, ReadMaxRows):
             end = planning.limited(begun, end, limit.max_rows)
-        return end
+        # Go back at once, and go on from there with the batch behind.
+        end |= {line: place for line, place in self._unread.items() if begun.get(line, 0) > place}
+        self._unread = {}
+        if end != begun:
+            self._batch_at = time.monotonic()
+        return self._json(end)
 
-    def reportLatestOffset(self) -> Offsets:  # noqa: N802
+    def _should_wait(self, begun: Offsets, end: Offsets) -> bool:
+        """Whether there are fewer events than a batch should have, and there is time for more."""
+        least, last = self._options.min_offsets, self._batch_at
+        if least is None or last is None or self._unread:
+            return False
+        waiting = sum(stop - begun.get(line, 0) for line, stop in end.items())
+        return waiting < least and time.monotonic() - last < self._options.max_delay
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
         """Where the topics end now, for the query's progress."""
-        return self._ends({})
+        return self._json(self._ends({}))
+
+    def _extents(self) -> Extents:
+        """What is there; the first time, behind what is to be fetched."""
+        if not self._fetched:
+            planning.fetch_first(self._options)
+            self._fetched = True
+        return reach(self._options.places)
 
     def _ends(self, begun: Offsets) -> Offsets:
-        return planning.latest(self._options, begun, self._options.access.extents())
+        """Where all topics end; at a place that does not answer, where they were."""
+        ends = dict(begun)
+        for number, topics in self._extents().items():
+            own = {topic: place for (topic, other), place in begun.items() if other == number}
+            found = planning.latest(self._options, own, topics)
+            ends |= {(topic, number): stop for topic, stop in found.items()}
+        return {line: ends[line] for line in sorted(ends)}
 
     def partitions(
-        self, start: Mapping[str, int], end: Mapping[str, int]
+        self, start: Mapping[str, Any], end: Mapping[str, Any]
     ) -> Sequence[datasource.InputPartition]:
         """Cut a batch into tasks: the same offsets give the same tasks."""
-        ranges = [Range(name, start.get(name, 0), stop) for name, stop in end.items()]
-        cut = planning.pieces(ranges, self._options.min_partitions, self._options.max_records)
-        self._check_kept(ranges)
+        options, begun, ends = self._options, from_json(start), from_json(end)
+        live = reach(options.places)
+        others = stream_others(begun, ends, live)
+        ranges = []
+        for (topic, number), stop in ends.items():
+            extent = live.get(number, {}).get(topic)
+            begin = begun.get((topic, number))
+            if begin is None:  # the first place had nothing then, and another one is new
+                begin = extent.first_offset if extent is not None and number else 0
+            if begin >= stop:
+                continue
+            if number not in live:
+                self._unread[topic, number] = begin
+                continue
+            if extent is not None and begin < min(extent.first_offset, stop):
+                planning.lost(options, topic, begin, extent.first_offset)
+            ranges.append(Piece(topic, begin, stop, number, others[topic, number]))
+        cut = planning.pieces(ranges, options.min_partitions, options.max_records)
         return [RangePartition(piece) for piece in cut]
-
-    def _check_kept(self, ranges: list[Range]) -> None:
-        """Say at once that a batch cannot be read, rather than from a task."""
-        extents = self._options.access.extents()
-        for each in ranges:
-            extent = extents.get(each.topic)
-            if extent is not None and each.start < min(extent.first_offset, each.stop):
-                planning.lost(self._options, each.topic, each.start, extent.first_offset)
 
     def read(self, partition: datasource.InputPartition) -> Iterator[Any]:
         """Read one range."""
-        return read_piece(
-            self._options.access,
+        return read_line(
+            self._options.places,
             partition.value,
             self._columns,
             fail_on_data_loss=self._options.fail_on_data_loss,

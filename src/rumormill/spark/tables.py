@@ -54,7 +54,8 @@ _DDL: Final = {
     "traces": "run STRING, moment BIGINT, seq BIGINT, type INT, event STRING, peerID BINARY,"
     " timestamp BIGINT",
     "events": _OF_RUN + "topic STRING, offset BIGINT, id BINARY, author BINARY, publisher STRING,"
-    " value BINARY, created TIMESTAMP, received TIMESTAMP, parents ARRAY<BINARY>, proof BINARY",
+    " key BINARY, headers ARRAY<STRUCT<key:STRING,value:BINARY>>, value BINARY, created TIMESTAMP,"
+    " received TIMESTAMP, parents ARRAY<BINARY>, proof BINARY, payload BINARY",
     "events_verified": _OF_RUN + "topic STRING, offset BIGINT, id BINARY, author BINARY,"
     " bytes BIGINT, created TIMESTAMP, received TIMESTAMP, parents ARRAY<BINARY>, id_valid BOOLEAN,"
     " signature STRING, fault STRING, missing_parents ARRAY<BINARY>, children INT,"

@@ -127,22 +127,23 @@ def _verify_batches(batches: Iterator[Any]) -> Iterator[Any]:
     verifier = SignatureVerifier()
     kept = ("run", "protocol", "topic", "offset", "id", "author")
     for batch in batches:
-        names = ("protocol", "topic", "value", "author", "id", "parents", "proof")
+        payloads = pc.coalesce(batch.column("payload"), batch.column("value"))
+        names = ("protocol", "topic", "author", "id", "parents", "proof")
         columns = [batch.column(name).to_pylist() for name in names]
         created = pc.cast(batch.column("created"), pa.int64()).to_pylist()
         found = [
             verify_event(
                 protocol,
-                Event(topic, value, author, name, tuple(parents), _seconds(time), proof),
+                Event(topic, data, author, name, tuple(parents), _seconds(time), proof),
                 verifier,
             )
-            for (protocol, topic, value, author, name, parents, proof), time in zip(
-                zip(*columns, strict=True), created, strict=True
+            for protocol, topic, author, name, parents, proof, data, time in zip(
+                *columns, payloads.to_pylist(), created, strict=True
             )
         ]
         arrays = [
             *[batch.column(name) for name in kept],
-            pc.binary_length(batch.column("value")).cast(pa.int64()),
+            pc.binary_length(payloads).cast(pa.int64()),
             *[batch.column(name) for name in ("created", "received", "parents")],
             pa.array([each.id_valid for each in found], pa.bool_()),
             pa.array([each.signature for each in found], pa.string()),

@@ -189,12 +189,14 @@ class SyncMessage(msgspec.Struct, gc=False):
         """What the trace says of this message."""
         meta = self.cached_meta
         if meta is None:
-            body = self.body
-            events = body.events if type(body) is Events else ()
-            data = sum(field_size(_EVENT.size(each)) for each in events)
-            meta = RpcMeta(
-                size=_MESSAGE.size(self), data_size=data, operations=_OPERATIONS[type(body)]
-            )
+            body, data = self.body, 0
+            if type(body) is Events:  # may hold hundreds: each is measured once
+                data = sum([field_size(_EVENT.size(each)) for each in body.events])
+                rest = Events((), body.next, body.place)
+                size = field_size(data + _BODIES[Events].size(rest))
+            else:
+                size = _MESSAGE.size(self)
+            meta = RpcMeta(size=size, data_size=data, operations=_OPERATIONS[type(body)])
             self.cached_meta = meta
         return meta
 

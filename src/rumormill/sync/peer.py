@@ -359,11 +359,12 @@ class SyncedPeer:
         """Give events to the protocol, which judges and appends them."""
         good = forged = 0
         for event, checked in fetched.events:
-            judged: Effects = []
-            self.protocol.handle(Recovered(session.peer, event, checked), now, judged)
-            good += any(type(effect) in (Append, Validate) for effect in judged)
-            forged += any(type(effect) is trace.RejectMessage for effect in judged)
-            effects += judged
+            before = len(effects)
+            self.protocol.handle(Recovered(session.peer, event, checked), now, effects)
+            for effect in effects[before:]:
+                kind = type(effect)
+                good += kind is Append or kind is Validate
+                forged += kind is trace.RejectMessage
         try:
             session.note_stored(fetched.topic, good, forged, now)
         except PeerError as error:

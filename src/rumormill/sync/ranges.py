@@ -376,10 +376,13 @@ class AnswerFetch(HistoryQuery, frozen=True):
         room, left = _EVENTS_BYTES, _LOOKED_AT
         for place, wanted in enumerate(question.wanted):
             known = frozenset(_pieces(wanted.known))
-            keys = history.keys(wanted.low, wanted.high, left)
-            left -= len(keys)
-            unknown = [key for key in keys if short_id(question.salt, key.id) not in known]
             most = MAX_EVENTS - len(found)
+            limit = min(left, len(known) + most + 1)  # behind the last that is sent, one more
+            keys = history.keys(wanted.low, wanted.high, limit)
+            left -= len(keys)
+            unknown = keys
+            if known:
+                unknown = [key for key in keys if short_id(question.salt, key.id) not in known]
             events = history.events(unknown[:most], room)
             found += [SentEvent(each.author, each.id, each.data, each.proof) for each in events]
             room -= sum(len(event.data) + len(event.proof) for event in events)
@@ -388,7 +391,7 @@ class AnswerFetch(HistoryQuery, frozen=True):
                 rest = _behind(Key(stamp_of(events[-1]), events[-1].id))
             elif len(unknown) > most:
                 rest = unknown[most]
-            elif left <= 0:
+            elif len(keys) == limit:
                 rest = _behind(keys[-1])
             if rest is not None:
                 return Events(tuple(found), rest, place)

@@ -55,8 +55,9 @@ from rumormill.sync.ranges import (
 SLICE: Final = 128
 """Events that are checked, and then handed on, at a time; our choice: some 5 ms of the loop."""
 
-MAX_STORING: Final = 3
-"""Slices that are under way: while one is checked, another is handed on, and a third written."""
+MAX_STORING: Final = 6
+"""Slices that are under way: while two are checked, others wait for that, are handed on, written.
+"""
 
 MAX_LEFT: Final = 4096
 """Ranges that a session remembers; what is more is found by the next one."""

@@ -15,7 +15,8 @@ The ledger learns from trace entries alone:
   traced that, but the application's queue had no room.
 - DROP_RPC only leaves a note at a pending pair, because another copy may still arrive. At `close`
   a pair that is still pending becomes dropped for the reason of its last note, if it has one.
-
+- A DELIVER_MESSAGE that stands before its PUBLISH_MESSAGE counts as if it stood directly behind it:
+  nothing is delivered before it is published, so the clocks of two nodes differed.
 - FAIL_PUBLISH opens an event that nobody gets: it is owed like one that was published, and all its
   pairs are dropped. So a protocol that refuses to publish does not look better for it.
 
@@ -48,6 +49,9 @@ OTHER_REASONS: Final = "other-reasons"
 
 MAX_EVENTS = 1_000_000
 """Our choice: about 200 bytes each; events beyond it are counted as untracked, not followed."""
+
+MAX_EARLY = 65_536
+"""Our choice: deliveries that wait for their publication, the latest; more are `unpublished`."""
 
 UNKNOWN, EXTRA, NEW, REPEATED = range(4)
 """What a delivery was: of an unknown event, not expected, a pair's first, or a pair's again."""
@@ -121,13 +125,15 @@ class Ledger:
         self.opened = 0
         """Events so far that are followed, those included that were not published."""
         self._events: dict[MessageId, _Event] = {}
+        self._early: dict[MessageId, list[tuple[PeerId, trace.DeliverMessage]]] = {}
+        self._early_count = 0
         self._codes: dict[str, int] = {}
         self._names: list[str] = []
         self._down, self._left, self._undeliverable, self._not_published = map(
             self._code, (SUBSCRIBER_DOWN, SUBSCRIBER_LEFT, UNDELIVERABLE, NOT_PUBLISHED)
         )
         self._handlers: dict[type[trace.TracePayload], Callable[[PeerId, Any], object]] = {
-            trace.PublishMessage: self.publish,
+            trace.PublishMessage: self._open,
             trace.FailPublish: self.fail,
             trace.DeliverMessage: self.deliver,
             trace.RejectMessage: self.reject,
@@ -249,6 +255,13 @@ class Ledger:
             topic.open[message_id] = event
         return count
 
+    def take_early(self, message_id: MessageId) -> list[tuple[PeerId, trace.DeliverMessage]]:
+        """The deliveries of an event that came before its publication, to be entered now."""
+        early = self._early.pop(message_id, [])
+        self._early_count -= len(early)
+        self.unpublished -= len(early)
+        return early
+
     def fail(self, peer: PeerId, payload: trace.FailPublish) -> bool:
         """Open an event that nobody gets; return whether it is followed."""
         self.register(peer)
@@ -266,6 +279,10 @@ class Ledger:
         event = self._events.get(message_id)
         if event is None:
             self.unpublished += 1
+            self._early.setdefault(message_id, []).append((peer, payload))
+            self._early_count += 1
+            while self._early_count > MAX_EARLY:
+                self._early_count -= len(self._early.pop(next(iter(self._early))))
             return UNKNOWN
         topic = event.topic
         number = self.index.get(peer, -1)
@@ -332,6 +349,12 @@ class Ledger:
                     state = states[number]
                     if state == _PENDING or state > _LAST_REASON:
                         states[number] = note
+
+    def _open(self, peer: PeerId, payload: trace.PublishMessage) -> None:
+        self.publish(peer, payload)
+        if payload.message_id in self._events:
+            for early in self.take_early(payload.message_id):
+                self.deliver(*early)
 
     def _depart(self, number: int, name: Topic, code: int) -> None:
         topic = self._topics[name]

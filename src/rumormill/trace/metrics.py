@@ -279,6 +279,8 @@ class Metrics:
         if expected:
             spread.hops = array("H", bytes(2 * len(self.ledger.index)))
             spread.hops[publisher] = 1
+        for early in self.ledger.take_early(message_id):
+            self._count_delivery(now, *early)
 
     def _fail(self, now: float, peer: PeerId, payload: trace.FailPublish) -> None:
         if self.ledger.fail(peer, payload):
@@ -300,8 +302,11 @@ class Metrics:
         return hops[number]
 
     def _deliver(self, now: float, peer: PeerId, payload: trace.DeliverMessage) -> None:
-        self._completeness.deliver(now, peer, payload.message_id)
         self._leaving.deliver(peer, payload.topic)
+        self._count_delivery(now, peer, payload)
+
+    def _count_delivery(self, now: float, peer: PeerId, payload: trace.DeliverMessage) -> None:
+        self._completeness.deliver(now, peer, payload.message_id)
         verdict = self.ledger.deliver(peer, payload)
         if verdict not in (NEW, EXTRA):
             return

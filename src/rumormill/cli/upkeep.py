@@ -1,0 +1,151 @@
+"""`rumormill retention`, `backup`, `restore`, `export`, `compact` and `repair`: the log as files.
+
+What only reads works beside a running node. What a running node must do itself, it is asked to.
+What needs the files alone says who has them, and changes nothing.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rumormill.cli.grammar import DATA_LOSS, CommandError
+from rumormill.cli.logs import begin
+from rumormill.cli.session import run_async, running_node
+from rumormill.cli.settings import Resolved
+from rumormill.log.backup import backup, restore
+from rumormill.log.errors import StoreLockedError
+from rumormill.log.event_log import EventLog
+from rumormill.log.keeping import RetentionLine, compact, retention_lines
+from rumormill.log.model import Report
+from rumormill.log.parquet import export_parquet
+from rumormill.log.repair import repair
+
+
+def run_retention(options: argparse.Namespace) -> int:
+    """Show, or delete."""
+    resolved = begin(options)
+    lines, left_out = run_async(_retention(resolved, options))
+    if options.topic is not None and not lines:
+        raise CommandError(f"the log of {resolved.home} has no topic {options.topic!r}")
+    for line in lines:
+        print(json.dumps(msgspec.to_builtins(line)) if options.json else _shown(line))
+    if left_out:
+        raise CommandError(f"{left_out} more topics were left out; name one")
+    return 0
+
+
+async def _retention(
+    resolved: Resolved, options: argparse.Namespace
+) -> tuple[list[RetentionLine], int]:
+    topic, rules, apply = options.topic, resolved.retain, options.apply
+    async with running_node(resolved) as client:
+        if client is not None:
+            typed = rules if options.retain else None  # else it has rules of its own
+            found = await client.retention(topic, typed, apply=apply)
+            return found.lines, found.left_out
+    config = resolved.store_config
+    with EventLog(resolved.home, config, read_only=not apply) as log:
+        return retention_lines(log, rules, topic, apply=apply), 0
+
+
+def _shown(line: RetentionLine) -> str:
+    limits = []
+    if (rule := line.rule) is not None:
+        if rule.max_age_seconds is not None:
+            limits.append(f"{rule.max_age_seconds / 86400:g} days")
+        if rule.max_bytes is not None:
+            limits.append(f"{rule.max_bytes} bytes")
+        if rule.max_events is not None:
+            limits.append(f"{rule.max_events} events")
+    kept = ", ".join(limits) or "everything"
+    done = f"{line.beyond} beyond" if line.deleted is None else f"{line.deleted} deleted"
+    return f"{line.topic}\t{line.events} events, {line.bytes} bytes\tkeeps {kept}\t{done}"
+
+
+def run_backup(options: argparse.Namespace) -> int:
+    """Copy a home beside the node that runs in it."""
+    resolved, to = begin(options), _path(options.to)
+    report = backup(resolved.home, to)
+    return _tell(options, {"backup": str(to)}, report, f"{to}: {_size(report)}, all verified")
+
+
+def run_restore(options: argparse.Namespace) -> int:
+    """Put a backup in the place of a home."""
+    resolved, source = begin(options), _path(options.source)
+    try:
+        report = restore(source, resolved.home, replace=options.replace)
+    except StoreLockedError as error:
+        raise CommandError(f"{error}: stop it first, then restore") from None
+    said = f"{resolved.home} has what {source} has: {_size(report)}, all verified"
+    return _tell(options, {"home": str(resolved.home)}, report, said)
+
+
+def run_export(options: argparse.Namespace) -> int:
+    """Write events to a Parquet file."""
+    resolved, path = begin(options), _path(options.file)
+    if path.exists():
+        raise CommandError(f"{path} exists already: name a file that does not")
+    with EventLog(resolved.home, read_only=True) as log:
+        known = [extent.name for extent in log.topics()]
+        unknown = [topic for topic in options.topics or () if topic not in known]
+        if unknown:
+            raise CommandError(f"the log of {resolved.home} has no topic {unknown[0]!r}")
+        draft = path.with_name(f".{path.name}.part")
+        try:
+            events = export_parquet(log, draft, options.topics)
+            draft.rename(path)
+        finally:
+            draft.unlink(missing_ok=True)
+    told = {"file": str(path), "events": events}
+    print(json.dumps(told) if options.json else f"{path}: {events} events")
+    return 0
+
+
+def run_compact(options: argparse.Namespace) -> int:
+    """Give back space that the log does not use."""
+    resolved = begin(options)
+    freed = run_async(_compact(resolved, old=options.old))
+    print(json.dumps({"freed": freed}) if options.json else f"{freed} bytes given back")
+    return 0
+
+
+async def _compact(resolved: Resolved, *, old: bool) -> int:
+    async with running_node(resolved) as client:
+        if client is not None:
+            return await client.compact(old=old)
+    with EventLog(resolved.home, resolved.store_config) as log:
+        return compact(log, old=old)
+
+
+def run_repair(options: argparse.Namespace) -> int:
+    """Make a damaged log writable again."""
+    resolved = begin(options)
+    try:
+        report = repair(resolved.home, resolved.store_config)
+    except StoreLockedError as error:
+        raise CommandError(f"{error}: stop it first, then repair") from None
+    if report.ok:
+        print(json.dumps({"findings": []}) if options.json else "nothing is wrong")
+        return 0
+    said = [finding.sentence() for finding in report.findings]
+    lost = any(each.topic is not None and each.start < each.end for each in report.findings)
+    kept = f"{_size(report)} kept; the damaged database stays until `rumormill compact --old`"
+    _tell(options, {"findings": said, "lost": lost}, report, "\n".join([*said, kept]))
+    return DATA_LOSS if lost else 0
+
+
+def _size(report: Report) -> str:
+    return f"{report.events} events, {report.size} bytes"
+
+
+def _path(text: str) -> Path:
+    return Path(text).expanduser().absolute()
+
+
+def _tell(options: argparse.Namespace, told: dict[str, Any], report: Report, said: str) -> int:
+    told |= {"events": report.events, "bytes": report.size}
+    print(json.dumps(told) if options.json else said)
+    return 0

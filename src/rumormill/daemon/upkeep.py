@@ -1,0 +1,30 @@
+"""The upkeep that commands ask of a running node: settings, retention, space, clocks."""
+
+from collections.abc import Awaitable, Callable
+
+from rumormill.daemon import control_messages as messages
+from rumormill.daemon.served_node import ServedNode
+
+UpkeepRequest = messages.Reload | messages.Retain | messages.Compact | messages.CompareClocks
+Reloading = Callable[[], Awaitable[messages.Reloaded]]
+"""Reads the settings again, and everything that they name."""
+
+MAX_LINES = 10_000
+"""Topics in one answer."""
+
+
+async def carry_out(
+    node: ServedNode, request: UpkeepRequest, reload: Reloading | None
+) -> messages.Answer:
+    """Have the node do it; without settings to read, it reads its keys and policies again."""
+    if isinstance(request, messages.Reload):
+        if reload is not None:
+            return await reload()
+        node.access.reload()
+        return messages.Reloaded()
+    if isinstance(request, messages.Retain):
+        lines = await node.retention(request.topic, rules=request.rules, apply=request.apply)
+        return messages.Retained(lines[:MAX_LINES], max(0, len(lines) - MAX_LINES))
+    if isinstance(request, messages.Compact):
+        return messages.Compacted(await node.compact(old=request.old))
+    return messages.Clocks(await node.peer_clocks())

@@ -1,0 +1,39 @@
+"""What goes through the writer's queue, and what the writer has done."""
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+
+import msgspec
+
+from rumormill.core.event import Event, Kept
+from rumormill.core.histogram import Histogram
+from rumormill.log.model import Appended
+
+Ticket = Future[tuple[Appended, ...]]
+
+
+class Call(msgspec.Struct):
+    """One append on its way through the queue."""
+
+    events: Sequence[Event]
+    size: int
+    notes: Sequence[Kept]
+    ticket: Ticket = msgspec.field(default_factory=Future)
+
+
+class Counters(msgspec.Struct):
+    """What the writer has done since it started."""
+
+    appended: int = 0
+    duplicates: int = 0
+    commits: int = 0
+    failed: int = 0
+    refused: int = 0
+    heads_failed: int = 0
+    gone: int = 0
+    """Events that were not kept because retention has deleted what was before their date."""
+    indexes_rebuilt: int = 0
+    full: bool = False
+    """Whether the last append found no room."""
+    commit_seconds: Histogram = msgspec.field(default_factory=Histogram)
+    """How long SQLite took to write and flush each group."""

@@ -1,0 +1,94 @@
+"""The machine's time: that of the wall clock, which may be set, and yet never goes back.
+
+It is the loop's clock, whose pace nothing changes, and what that is behind the wall clock. Once in
+a while the two are compared. A wall clock that was set forward, or ran on while the machine slept,
+is followed at once. One that was set back is waited for: our time goes at half its pace until the
+other has caught up. So dates and sequence numbers grow all the time, and come right again.
+
+When an event was received is told by the wall clock as it was at the last comparison, at once and
+in both directions.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+_CLOSE: Final = 0.1
+"""Seconds that the clocks may differ by: our choice, above what a time service corrects."""
+_SLOWEST: Final = 0.5
+"""Our choice: no timeout takes more than twice its time, and an hour is made up in two."""
+_WORTH_TELLING: Final = 1.0
+"""Seconds by which a clock is set before the log says so, and it is written down."""
+_OWN: Final = 1.0
+"""Seconds that a life which begins behind its log has for itself: a nanosecond for each number."""
+_PROMISED: Final = 600.0
+"""Seconds ahead that are written down, so that this is done a few times an hour; our choice."""
+
+_log = logging.getLogger("rumormill.node")
+
+
+class Clock:
+    """Two readings of one clock: `at` is a moment of the steady one, that of the event loop."""
+
+    def __init__(self, steady: Callable[[], float]) -> None:
+        self._steady = steady
+        at = steady()
+        self._looked = at
+        self.pace = 1.0
+        self.wall = time.time() - at
+        """What the wall clock was ahead of the steady one when they were compared last."""
+        self.offset = self.wall
+        """The machine's time is `at * pace + offset`."""
+        self.promised = 0.0
+        """What a later life of the node will take for the latest moment, at least."""
+
+    def now(self) -> float:
+        """Seconds since 1970 that never go back."""
+        return self._steady() * self.pace + self.offset
+
+    def steadily(self, moment: float) -> float:
+        """When the steady clock will be where the machine's time is this."""
+        return (moment - self.offset) / self.pace
+
+    @property
+    def ahead(self) -> float:
+        """Seconds by which our time is ahead of the wall clock, as it was last compared."""
+        return self.now() - (self._steady() + self.wall)
+
+    def begin(self, latest: float) -> float | None:
+        """Begin behind the latest moment that the log knows; return what to write down, if that is
+        ahead of us: what we say then is dated behind it, and yet comes before."""
+        return self._promised(latest + _OWN) if latest > self.now() else None
+
+    def promise(self) -> float | None:
+        """What to write down while we are ahead of the clock, if it is time to."""
+        due = self.ahead > _WORTH_TELLING and self.now() + _WORTH_TELLING > self.promised
+        return self._promised(self.now() + _PROMISED) if due else None
+
+    def _promised(self, moment: float) -> float:
+        self.promised = max(moment, self.promised)
+        return self.promised
+
+    def follow(self) -> bool:
+        """Compare with the wall clock; return whether what is to come comes at another time."""
+        at = self._steady()
+        since, self._looked = at - self._looked, at
+        now, wall = at * self.pace + self.offset, time.time()
+        stepped, self.wall = wall - at - self.wall, wall - at
+        if abs(stepped) > _WORTH_TELLING:
+            _log.warning(
+                "the clock has been set %s by %.1f s, or the machine has slept",
+                "forward" if stepped > 0 else "back",
+                abs(stepped),
+            )
+        ahead = now - wall
+        pace = 1.0
+        if ahead < -_CLOSE:
+            now = wall
+        elif ahead > _CLOSE and since > 0:
+            pace = max(_SLOWEST, 1.0 - ahead / since)
+        if (pace, now) == (self.pace, at * self.pace + self.offset):
+            return False
+        self.pace, self.offset = pace, now - at * pace
+        return True

@@ -1,0 +1,144 @@
+"""A wall clock that is set: events say when they came, dates and numbers never go back."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from live_nodes import run, until
+from rumormill.node.clock import Clock
+from rumormill.node.config import NodeConfig
+from rumormill.node.node import Node
+
+HOUR = 3600.0
+QUICK = NodeConfig(trace_interval=0.05)
+"""So often the clock is looked at."""
+
+
+class Wall:
+    """The machine's clock, which may be set; and a steady one, which goes by hand."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ahead = 0.0
+        true = time.time
+        monkeypatch.setattr(time, "time", lambda: true() + self.ahead)
+
+
+@pytest.fixture
+def wall(monkeypatch: pytest.MonkeyPatch) -> Iterator[Wall]:
+    yield Wall(monkeypatch)
+    monkeypatch.undo()
+
+
+def test_the_time_never_goes_back_and_comes_right_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set forward it follows at once, set back it goes at half its pace until it is right."""
+    steady, ahead = 1000.0, 0.0
+    monkeypatch.setattr(time, "time", lambda: 1e9 + steady + ahead)
+    clock = Clock(lambda: steady)
+    assert (clock.now(), clock.follow()) == (1e9 + 1000.0, False)
+    ahead = 500.0
+    assert clock.follow()
+    assert (clock.now(), clock.ahead, clock.pace) == (1e9 + 1500.0, 0.0, 1.0)
+    due = clock.now() + 10.0
+    ahead = -100.0
+    seen, paces = [clock.now()], []
+    while clock.follow() or clock.ahead > 0.2:
+        paces.append(clock.pace)
+        steady += 1.0
+        seen.append(clock.now())
+        assert len(seen) < 2000
+    assert seen == sorted(seen)
+    assert 1190 < len(seen) < 1210  # it was 600 ahead
+    assert set(paces) == {0.5, 1.0} or min(paces) == 0.5
+    assert abs(clock.now() - time.time()) <= 0.2
+    assert clock.now() > due
+    assert clock.steadily(clock.now() + 7.0) == pytest.approx(steady + 7.0 / clock.pace)
+
+
+def test_what_a_time_service_corrects_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    steady = drift = 0.0
+    monkeypatch.setattr(time, "time", lambda: 1e9 + steady + drift)
+    clock = Clock(lambda: steady)
+    for corrected in (0.05, -0.05, 0.09):
+        steady, drift = steady + 1.0, corrected
+        assert not clock.follow()
+        assert clock.now() == 1e9 + steady
+    assert clock.wall == pytest.approx(1e9 + 0.09)
+
+
+@pytest.mark.parametrize("step", [HOUR, -HOUR])
+def test_events_say_when_they_came_also_after_the_clock_was_set(
+    tmp_path: Path, wall: Wall, step: float
+) -> None:
+    """It was wrong by the step for as long as the node ran."""
+
+    async def story() -> None:
+        async with Node(tmp_path, config=QUICK) as node:
+            await node.publish("news", b"before")
+            wall.ahead = step
+            await asyncio.sleep(0.2)
+            await node.publish("news", b"after")
+            before, after = await node.history("news")
+            assert after.received == pytest.approx(time.time(), abs=30)
+            assert before.received == pytest.approx(time.time() - step, abs=30)
+            assert [each.data for each in await node.history("news", since=time.time() - 60)] == (
+                [b"after"] if step > 0 else [b"before", b"after"]
+            )
+
+    run(story)
+
+
+def test_a_member_of_the_network_survives_its_clock(tmp_path: Path, wall: Wall) -> None:
+    """Both directions, in the middle of a conversation: nobody is cut off, nothing is lost."""
+
+    async def story() -> None:
+        async with Node(tmp_path / "a", config=QUICK) as a, Node(tmp_path / "b", config=QUICK) as b:
+            events = await b.subscribe("news")
+            await b.connect(a.tickets[0])
+            await a.wait_until_ready("news", timeout=20)
+            for number, ahead in enumerate((0.0, HOUR, 26 * HOUR, HOUR, -HOUR, 0.0)):
+                wall.ahead = ahead
+                await asyncio.sleep(0.2)
+                await a.publish("news", b"%d" % number)
+                assert (await anext(events)).data == b"%d" % number
+            assert len(a.peers) == len(b.peers) == 1
+            assert not a.metrics()["rumormill_penalties"]
+            assert not a.refusals
+
+    run(story)
+
+
+def numbers(node_events: list[bytes]) -> list[int]:
+    return [int.from_bytes(each[-8:]) for each in node_events]
+
+
+def test_numbers_grow_over_lives_whose_clocks_go_back(tmp_path: Path, wall: Wall) -> None:
+    """Each message of GossipSub has a number above all earlier ones of its author: peers take one
+    that they know for a repetition."""
+
+    async def life(names: list[bytes]) -> None:
+        async with Node(tmp_path, config=QUICK) as node:
+            for name in names:
+                await node.publish("news", name)
+            if names[0] == b"set back":
+                wall.ahead = -HOUR
+                await until(lambda: node._driver.clock.promised > 0, "it is written down")
+                await node.publish("news", b"ahead of the clock")
+
+    async def all_events() -> list[bytes]:
+        async with Node(tmp_path) as node:
+            return [each.id for each in await node.history("news")]
+
+    wall.ahead = HOUR
+    run(lambda: life([b"an hour ahead"]))
+    wall.ahead = 0.0
+    run(lambda: life([b"right", b"right again"]))
+    run(lambda: life([b"the third", b"the fourth"]))
+    run(lambda: life([b"set back"]))
+    run(lambda: life([b"the last"]))
+    found = numbers(run(all_events))
+    assert len(found) == 8
+    assert all(one < other for one, other in pairwise(found))
