@@ -20,7 +20,14 @@ from rumormill.core.trace import Refuse
 from rumormill.protocols.skipring import reasons
 from rumormill.protocols.skipring.config import MAX_MISSING, SkipRingConfig
 from rumormill.protocols.skipring.labels import CIRCLE, label_of
-from rumormill.protocols.skipring.messages import Reference, Subscribe, Token, Unsubscribe
+from rumormill.protocols.skipring.messages import (
+    Introduce,
+    Reference,
+    SetData,
+    Subscribe,
+    Token,
+    Unsubscribe,
+)
 from rumormill.protocols.skipring.token import TokenSubscriber, TokenSupervisor, gaps
 
 CONFIG = SkipRingConfig(supervision="token")
@@ -212,6 +219,22 @@ def test_a_label_beyond_n_is_given_up_for_one_that_is_missing() -> None:
     assert effects[0].message.missing == ()
     assert {each.peer for each in effects[1:3]} == {b"le", b"ri"}
     assert state_of(one).label == "1"
+
+
+def test_who_may_go_passes_the_token_on_first() -> None:
+    """Else the ring would wait for it, longer than a round takes."""
+    one = middle()
+    token = Token(TOPIC, 7, 8, 1, Reference(0, b"lo"), None, 0)
+    assert told(one, b"le", token) == []
+    one.leave([])
+    effects: Effects = []
+    one.receive(SUPERVISOR, SetData(TOPIC, None, None, None), effects)
+    assert one.gone
+    assert [(each.peer, type(each.message)) for each in effects] == [
+        (b"ri", Token),
+        (b"le", Introduce),
+        (b"ri", Introduce),
+    ]
 
 
 def test_tokens_of_strangers_and_of_other_rounds_are_refused() -> None:

@@ -54,7 +54,7 @@ _FROM_RING = (
     | messages.Token
 )
 """What only somebody sends who knows us as a subscriber, besides letters about publications."""
-_FROM_SUPERVISOR = (messages.SetData, messages.Token)
+_FROM_SUPERVISOR = (messages.SetData, messages.Token, messages.Introduce)
 AnySupervisor: TypeAlias = Supervisor | TokenSupervisor
 
 
@@ -414,7 +414,8 @@ class SkipRing:
         supervisor = self.supervised.get(message.topic)
         if supervisor is not None and type(message) in _FROM_SUPERVISOR:
             supervisor.unreachable(peer)
-            return
+            if type(message) is messages.SetData:
+                return
         for member in self.members.values():
             member.subscriber.unreachable(peer, effects)
 

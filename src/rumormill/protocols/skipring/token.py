@@ -68,10 +68,11 @@ class TokenSubscriber(Subscriber):
     def timeout(self, effects: Effects, *, asks: bool = True) -> None:
         """TIMEOUT: as always, but what chance decided the token does."""
         super().timeout(effects, asks=False)
-        own, held = self.own, self._held if self._ripe else None
-        self._held, self._ripe = None if self._ripe else self._held, not self._ripe
-        self._passed = False
-        if own is None or self.leaving:
+        own, held, self._passed = self.own, None, False
+        if self._ripe:
+            held, self._held = self._held, None
+        self._ripe = self._held is not None
+        if own is None:
             return
         if held is not None and held.seen:
             self._pass_on(held, self.right, effects)
@@ -79,6 +80,8 @@ class TokenSubscriber(Subscriber):
             effects.append(Mail(self.left.peer, held))
         elif held is not None:
             self._visit(own, held, effects)
+        if self.leaving:
+            return
         self._waited += 1
         lowest = self.left is None and own.label and not self._waited % LOWEST_ASKS
         if lowest or self._waited >= self._longest_wait(own):
@@ -163,6 +166,9 @@ class TokenSubscriber(Subscriber):
     def _set_data(self, message: messages.SetData, effects: Effects) -> None:
         """SETDATA: what a newcomer is told, or the permission to go."""
         if message.label is None:
+            if self._held is not None and self._held.seen:
+                self._pass_on(self._held, self.right, effects)
+            self._held = None
             self._join_neighbours(effects)
             self.left = self.right = self.ring = None
         self._waited = 0
