@@ -46,7 +46,7 @@ def _entry(name: str, thing: Any) -> str:
 
 
 def _code(text: str) -> list[str]:
-    return ["<!-- not run: a signature, not a program -->", "```python", text, "```"]
+    return ["```pyi", text, "```"]
 
 
 def _async(value: Any) -> str:

@@ -11,7 +11,7 @@ A comment directly above a block says how it is run. Nobody sees it on the page:
 
 and anywhere on a page, `<!-- its Python blocks are one program -->`, and `<!-- set-up: ... -->`
 with a Python program that the reader does not see: it makes what a block takes for granted. In
-what is printed, `…` stands for anything.
+what is printed, `…` stands for anything. Signatures, which are no programs, are `pyi`.
 """
 
 import re
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
-LANGUAGES = frozenset({"python", "sh", "toml", "json", ""})
+LANGUAGES = frozenset({"python", "pyi", "sh", "toml", "json", ""})
 NOT_RUN = "not run:"
 RUNS_ON = "runs on"
 FAILS = "fails"
