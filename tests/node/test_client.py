@@ -85,6 +85,10 @@ def test_publish_subscribe_and_history(tmp_path: Path) -> None:
             await client.unsubscribe("news")
             assert not [line for line in await client.topics() if line.subscribed]
             assert await client.peers() == []
+            async with Node(None) as other:
+                assert await client.connect(other.tickets[0]) == other.id
+                assert [peer.id for peer in await client.peers()] == [other.id]
+                assert [str(peer.id) for peer in await client.peers()] == [str(other.id)]
             quiet = await client.subscribe("quiet")
             waiting = asyncio.ensure_future(quiet.batch())
             await asyncio.sleep(0)

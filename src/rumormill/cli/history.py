@@ -229,7 +229,8 @@ async def _peers(resolved: Resolved, *, as_json: bool) -> int:
             )
         for peer in await session.service.peers():
             if as_json:
-                print(json.dumps(msgspec.to_builtins(peer) | {"id": str(PeerId(peer.id))}))
+                shown = msgspec.structs.asdict(peer) | {"id": str(PeerId(peer.id))}
+                print(json.dumps(shown))
             else:
                 side = "dialled" if peer.outbound else "accepted"
                 print(f"{PeerId(peer.id)}\t{peer.address}\t{side}\t{peer.protocol}")

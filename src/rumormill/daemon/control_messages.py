@@ -414,7 +414,7 @@ class Refused(Answer, tag="refused", frozen=True):
     code: str
 
 
-_encoder = msgspec.msgpack.Encoder()
+_encoder = msgspec.msgpack.Encoder(enc_hook=bytes)  # ids of peers are a kind of bytes
 _decode_request = msgspec.msgpack.Decoder(Union[tuple(Request.__subclasses__())]).decode  # noqa: UP007
 _decode_answer = msgspec.msgpack.Decoder(Union[tuple(Answer.__subclasses__())]).decode  # noqa: UP007
 
