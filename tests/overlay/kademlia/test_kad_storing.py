@@ -6,6 +6,7 @@ from kad_rig import KEY, OWN, VALUE, Rig
 from rumormill.core.effects import Ask
 from rumormill.core.inputs import Answered, AskFailed
 from rumormill.overlay.kademlia.messages import KadMessage, KadPeer, KadType, Record
+from rumormill.overlay.kademlia.operations import LookupKind
 from rumormill.overlay.kademlia.table import position
 
 RECORD = Record(KEY, VALUE)
@@ -125,6 +126,15 @@ class TestHolders:
         else:
             assert rig.results == []
             assert KadType.FIND_NODE in types(rig.all(Ask))
+
+    def test_what_is_put_again_is_looked_for_first(self) -> None:
+        """Its key is known by then, and who made up ids next to it must not be all its holders."""
+        rig = Rig(holders=3, k=8)
+        know(rig, *PEERS)
+        operation = rig.kad.new(LookupKind.PUT_VALUE, KEY, internal=True)
+        operation.value = VALUE
+        rig.do("submit", operation)
+        assert set(types(rig.all(Ask))) == {KadType.FIND_NODE}
 
     def test_by_default_a_record_has_k_holders_and_is_put_after_a_walk(self) -> None:
         """As in the paper."""

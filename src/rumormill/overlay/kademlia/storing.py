@@ -2,7 +2,9 @@
 
 Whoever looks for a record asks everybody within the distance where k peers are expected. So a
 record that has fewer holders than k is found at whichever of those it is, and who knows enough of
-them needs no walk to put it there. A walk follows if most of them turn out to be gone.
+them needs no walk to put it there. A walk follows if most of them turn out to be gone. What is put
+again always walks, and goes to all in the region: by then its key is known, and others may have
+made up ids next to it.
 """
 
 from rumormill.core import trace
@@ -31,6 +33,8 @@ class Storing:
         too few are known."""
         config, table = self._config, self._contacts.table
         if operation.kind is not LookupKind.PUT_VALUE or operation.walked or not config.holders:
+            return []
+        if operation.internal:
             return []
         target = position(operation.key)
         holders = table.closest(target, config.holders)
