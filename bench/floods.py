@@ -33,7 +33,6 @@ import contextlib
 import itertools
 import json
 import os
-import random
 import secrets
 import struct
 import subprocess
@@ -41,11 +40,13 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from math import inf
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from flood_frames import JUNK_FLOODS, PUBSUB_FLOODS, TOPIC, YAMUX_FLOODS, junk_of
 
 from rumormill import Node
 from rumormill.libp2p.config import ConnectionConfig
@@ -53,91 +54,18 @@ from rumormill.libp2p.connection import Connection
 from rumormill.libp2p.identify import IDENTIFY
 from rumormill.libp2p.stream import Stream, StreamHandler
 from rumormill.libp2p.swarm import Swarm
-from rumormill.protocols.pubsub.codec import encode_rpc, signing_payload
-from rumormill.protocols.pubsub.messages import Control, IHave, Message, Rpc, SubOpts
 from rumormill.protocols.registry import protocol
-from rumormill.wire.frames import frame
 from rumormill.wire.keys import PrivateKey
 from rumormill.wire.multiaddr import Multiaddr
 
-TOPIC = "honest"
 RATE = 50.0
 ROUNDS = 3
 WHILE = 2.5
-"""Seconds of a calm while, and of a flood at least; all floods take 13 minutes together."""
-CHUNK = 64 << 10
+"""Seconds of a calm while, and of a flood at least; all floods take 14 minutes together."""
 CUT_OFF = "cut-off-"
 MOST_RATIO, MOST_TURN, MOST_MEMORY, MOST_CUT = 3.0, 0.1, 128 << 20, 10.0
 
 
-# What attackers send: chunks of whole frames, made once.
-
-
-def rpcs(*made: Rpc) -> bytes:
-    return b"".join(frame(encode_rpc(each)) for each in made)
-
-
-def forged(number: int) -> Message:
-    """A message of a made-up author with a signature that is none."""
-    author = bytes(PrivateKey(struct.pack(">Q", number).rjust(32, b"f")).peer_id)
-    return Message(TOPIC, b"x" * 100, author, struct.pack(">Q", number), secrets.token_bytes(64))
-
-
-def signed(key: PrivateKey, number: int) -> Message:
-    """A message that is in order, of an author that has too much to say."""
-    seqno = struct.pack(">Q", time.time_ns() + number)
-    bare = Message(TOPIC, b"spam" * 64, bytes(key.peer_id), seqno)
-    return Message(TOPIC, bare.data, bare.author, seqno, key.sign(signing_payload(bare)))
-
-
-def ids(count: int) -> tuple[bytes, ...]:
-    return tuple(secrets.token_bytes(40) for _ in range(count))
-
-
-def junk_of(name: str) -> bytes:
-    spec = protocol(name)
-    source = random.Random(7)
-    made = (spec.junk(source, [secrets.token_bytes(38)], [TOPIC]) for _ in range(400))  # type: ignore[arg-type]
-    return b"".join(frame(spec.encode(each)) for each in made)
-
-
-PUBSUB_FLOODS: dict[str, Callable[[PrivateKey], bytes]] = {
-    "empty RPCs": lambda _: b"\0" * CHUNK,
-    "undecodable RPCs": lambda _: frame(b"\xff" * 20) * 2000,
-    "GRAFT": lambda _: rpcs(*(Rpc(control=Control(graft=(TOPIC,))) for _ in range(2000))),
-    "SUBSCRIBE": lambda _: rpcs(
-        *(Rpc(subscriptions=(SubOpts(True, f"t{number}"),)) for number in range(3000))
-    ),
-    "on and off": lambda _: rpcs(
-        *(Rpc(subscriptions=(SubOpts(bool(number % 2), TOPIC),)) for number in range(3000))
-    ),
-    "IHAVE": lambda _: rpcs(
-        *(Rpc(control=Control(ihave=(IHave(TOPIC, ids(20)),))) for _ in range(100))
-    ),
-    "IWANT": lambda _: rpcs(*(Rpc(control=Control(iwant=ids(20))) for _ in range(100))),
-    "IDONTWANT": lambda _: rpcs(*(Rpc(control=Control(idontwant=ids(20))) for _ in range(100))),
-    "forged messages": lambda _: rpcs(*(Rpc(publish=(forged(n),)) for n in range(300))),
-    "one message again": lambda key: rpcs(Rpc(publish=(signed(key, 0),))) * 300,
-}
-JUNK_FLOODS = {f"{name} junk": name for name in ("floodsub", "pulsarcast", "radius", "skipring")}
-
-
-def yamux(kind: int, flags: int, stream: int, length: int = 0) -> bytes:
-    return struct.pack(">BBHII", 0, kind, flags, stream, length)
-
-
-def syn_rst() -> Iterator[bytes]:
-    for start in itertools.count(1001, 4000):
-        odd = range(start, start + 4000, 2)
-        yield b"".join(yamux(1, 1, each) + yamux(1, 8, each) for each in odd)
-
-
-YAMUX_FLOODS: dict[str, Callable[[], Iterator[bytes]]] = {
-    "yamux SYN and RST": syn_rst,
-    "yamux pings": lambda: itertools.repeat(yamux(2, 1, 0, 7) * 4000),
-    "yamux window updates": lambda: itertools.repeat(yamux(1, 0, 1, 0) * 4000),
-    "yamux empty data": lambda: itertools.repeat(yamux(0, 0, 1, 0) * 4000),
-}
 HANDSHAKES = "handshakes"
 FLOODS = [*PUBSUB_FLOODS, *JUNK_FLOODS, *YAMUX_FLOODS, "identify streams", HANDSHAKES]
 
@@ -344,12 +272,15 @@ async def pair(name: str, ticket: str, topic: str, *above: str) -> None:
                 note(came, event.data)
 
         async def write() -> None:
+            """Publish on time, whether or not what was published before has its receipt."""
             start = time.monotonic()
-            for number in itertools.count():
-                due = start + number / RATE
-                await asyncio.sleep(max(0.0, due - time.monotonic()))
-                sent[number] = due
-                await one.publish(topic, struct.pack(">Q", number).ljust(1024, b"\0"))
+            async with asyncio.TaskGroup() as group:
+                for number in itertools.count():
+                    due = start + number / RATE
+                    await asyncio.sleep(max(0.0, due - time.monotonic()))
+                    sent[number] = due
+                    data = struct.pack(">Q", number).ljust(1024, b"\0")
+                    group.create_task(one.publish(topic, data))
 
         tasks = [asyncio.create_task(read()), asyncio.create_task(write())]
         print("ready", flush=True)

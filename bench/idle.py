@@ -33,8 +33,8 @@ sys.path.append(str(HERE.parent / "tests" / "interop"))
 import interop_install  # noqa: E402
 from interop_peer import ForeignPeer  # noqa: E402
 
+from rumormill.daemon.control_client import ControlClient  # noqa: E402
 from rumormill.daemon.control_messages import socket_path  # noqa: E402
-from rumormill.daemon.control_service import ControlClient  # noqa: E402
 
 NODES = 20
 SETTLE = 40.0

@@ -29,6 +29,7 @@ from rumormill.node.identity import NodeIdentity
 from rumormill.protocols.pubsub.codec import proof_of, sign_message
 from rumormill.protocols.pubsub.messages import Message
 from rumormill.protocols.registry import NO_HOOKS, protocol
+from rumormill.sync import peer as sync_peer
 from rumormill.sync.config import SyncConfig
 from rumormill.sync.messages import Events, Fetch, SyncMessage, decode_sync, encode_sync
 from rumormill.sync.peer import SyncedPeer
@@ -248,6 +249,9 @@ class Pair:
             tracemalloc.stop()
 
 
+AUDITED = ", audited"
+
+
 def scenarios(start: int, events: int) -> Iterator[tuple[str, tuple[Topic, ...], list[int]]]:
     """Each with its topics, and the dates of what the answerer gets before."""
     rng = random.Random(1)
@@ -259,6 +263,7 @@ def scenarios(start: int, events: int) -> Iterator[tuple[str, tuple[Topic, ...],
     scattered, gap = min(1000, events // 20), events // 10
     yield "equal, 100 topics", (), []
     yield "equal, 1 topic", (TOPIC,), []
+    yield "equal, 1 topic" + AUDITED, (TOPIC,), []
     yield "1 missing", (TOPIC,), [anywhere()]
     yield "1 missing, 100 topics", (), [anywhere()]
     yield f"{scattered:,} scattered", (TOPIC,), [anywhere() for _ in range(scattered)]
@@ -289,6 +294,8 @@ def bench_sessions(full: Path, home: Path, events: int) -> None:
     )
     for name, topics, dates in scenarios(start, events):
         append_all(pair.answerer.log, (signed(TOPIC, date) for date in dates))
+        # Nodes audit by chance; here it is either always or never.
+        setattr(sync_peer, "_AUDITED", float(name.endswith(AUDITED)))  # noqa: B010
         cost, report = pair.reconcile(*topics)
         pair.measure_memory(cost)
         print(

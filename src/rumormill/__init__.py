@@ -5,29 +5,41 @@ from typing import TYPE_CHECKING
 from rumormill.version import __version__
 
 if TYPE_CHECKING:
-    from rumormill.core.api import Message, PeerView, Receipt
-    from rumormill.core.errors import LocalError, RumormillError
+    from rumormill.core.api import Completeness, GroupView, Message, PeerView, Receipt
+    from rumormill.core.errors import LocalError, OutOfTimeError, RumormillError
     from rumormill.core.event import Event
     from rumormill.core.inputs import Verdict
+    from rumormill.daemon.control_messages import TopicLine
     from rumormill.daemon.doors import Doors
     from rumormill.log.model import Durability, StoreConfig
+    from rumormill.node.client import Client, connect
+    from rumormill.node.client_subscription import ClientSubscription
     from rumormill.node.cloudevents import from_cloudevent, to_cloudevent
     from rumormill.node.config import NodeConfig
-    from rumormill.node.node import Node
+    from rumormill.node.node import Node, Topic
+    from rumormill.node.requesting import Request
     from rumormill.node.subscription import Overflow, Subscription
     from rumormill.node.sync import SyncDoors, SyncNode, SyncSubscription
+    from rumormill.wire.keys import PeerId
 
 __all__ = [
+    "Client",
+    "ClientSubscription",
+    "Completeness",
     "Doors",
     "Durability",
     "Event",
+    "GroupView",
     "LocalError",
     "Message",
     "Node",
     "NodeConfig",
+    "OutOfTimeError",
     "Overflow",
+    "PeerId",
     "PeerView",
     "Receipt",
+    "Request",
     "RumormillError",
     "StoreConfig",
     "Subscription",
@@ -35,23 +47,32 @@ __all__ = [
     "SyncNode",
     "SyncSubscription",
     "Topic",
+    "TopicLine",
     "Verdict",
     "__version__",
+    "connect",
     "from_cloudevent",
     "to_cloudevent",
 ]
 
 _HOMES = {
+    "Client": "rumormill.node.client",
+    "ClientSubscription": "rumormill.node.client_subscription",
+    "Completeness": "rumormill.core.api",
     "Doors": "rumormill.daemon.doors",
     "Durability": "rumormill.log.model",
     "Event": "rumormill.core.event",
+    "GroupView": "rumormill.core.api",
     "LocalError": "rumormill.core.errors",
     "Message": "rumormill.core.api",
     "Node": "rumormill.node.node",
     "NodeConfig": "rumormill.node.config",
+    "OutOfTimeError": "rumormill.core.errors",
     "Overflow": "rumormill.node.subscription",
+    "PeerId": "rumormill.wire.keys",
     "PeerView": "rumormill.core.api",
     "Receipt": "rumormill.core.api",
+    "Request": "rumormill.node.requesting",
     "RumormillError": "rumormill.core.errors",
     "StoreConfig": "rumormill.log.model",
     "Subscription": "rumormill.node.subscription",
@@ -59,7 +80,9 @@ _HOMES = {
     "SyncNode": "rumormill.node.sync",
     "SyncSubscription": "rumormill.node.sync",
     "Topic": "rumormill.node.node",
+    "TopicLine": "rumormill.daemon.control_messages",
     "Verdict": "rumormill.core.inputs",
+    "connect": "rumormill.node.client",
     "from_cloudevent": "rumormill.node.cloudevents",
     "to_cloudevent": "rumormill.node.cloudevents",
 }
@@ -73,3 +96,8 @@ def __getattr__(name: str) -> object:
     import importlib  # noqa: PLC0415 (as above)
 
     return getattr(importlib.import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    """All names, also those that nobody has asked for yet."""
+    return sorted({*globals(), *__all__})

@@ -37,7 +37,9 @@ TOPICS = {"pulsarcast": ("open", "asked")}
 """In the second only the author publishes; the others ask it to."""
 
 PATIENCE = 90.0
-"""Seconds for a network to begin, to settle and to end: a loaded machine is slow."""
+"""Seconds for a network to begin and to end: a loaded machine is slow."""
+PROMISED = 60.0
+"""Seconds after the last fault within which everybody has everything."""
 
 
 class Outcome(msgspec.Struct, kw_only=True):
@@ -211,7 +213,7 @@ class Round:
         began = time.monotonic()
         peers = self._peers
         await self._until(lambda: all(each.runs and each.quiet for each in peers), "silence")
-        await self._until(self._complete, "what was promised")
+        await self._until(self._complete, "what was promised", PROMISED)
         if self.schedule.protocol == "skipring":
             await self._until_ring(peers)
         async with self._asking("extent"):
@@ -268,10 +270,12 @@ class Round:
         for each in self._members[self.schedule.nodes :]:
             await each.stop()
 
-    async def _until(self, condition: Callable[[], bool], what: str) -> bool:
+    async def _until(
+        self, condition: Callable[[], bool], what: str, patience: float = PATIENCE
+    ) -> bool:
         """Wait for what nodes say; whatever does not come is a violation."""
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(patience):
                 while not condition():
                     if any(each.is_damaged for each in self._members):
                         raise TimeoutError  # it will not come back

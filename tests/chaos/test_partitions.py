@@ -78,7 +78,7 @@ def _endpoint(node: Node) -> tuple[str, int]:
 def across(nodes: list[Node]) -> int:
     """How many connections lead from one half to the other."""
     far = {node.tickets[0].rpartition("/")[2] for node in nodes[3:]}
-    return sum(peer.id in far for node in nodes[:3] for peer in node.peers)
+    return sum(str(peer.id) in far for node in nodes[:3] for peer in node.peers)
 
 
 @pytest.mark.slow

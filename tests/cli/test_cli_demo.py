@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -68,6 +70,11 @@ def test_a_small_demonstration_shows_it_all(tmp_path: Path, scratch: Path) -> No
         assert figures["data_bytes"] > 0, name
     text = page.read_text()
     assert told["report"] == str(page)
+    assert re.search(r'class="headline">(None of|Nothing that was acknowledged)', text)
+    assert 'class="span"' in text, "when a node was killed"
+    topics = text.partition(">Busiest topics</h2>")[2].partition("<h2 ")[0]
+    assert not re.search(r"<td>[A-Za-z0-9]{40,}</td>", topics), "names, and no hashes"
+    assert f"<dd>{shlex.join(['rumormill', 'demo', *sizes])}" in text
     assert all(name in text for name in [*PROTOCOLS, "pulsarcast:open", "radius:few"])
     assert told["kept"] is None
     assert list(scratch.iterdir()) == []

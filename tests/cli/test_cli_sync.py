@@ -10,7 +10,7 @@ import pytest
 from live_nodes import run, until
 from processes import Terminal, rumormill
 from rumormill.cli.history import _watch
-from rumormill.daemon.control_service import ControlClient
+from rumormill.daemon.control_client import ControlClient
 from rumormill.node.node import Node
 
 

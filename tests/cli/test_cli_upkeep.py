@@ -4,12 +4,13 @@ import json
 import os
 import signal
 import socket
+import sys
 from pathlib import Path
 
 import pytest
 
 from live_nodes import run
-from processes import Terminal, rumormill
+from processes import Program, Terminal, environment, rumormill
 from rumormill.log import EventLog, Retention, import_parquet
 from rumormill.node.node import Node
 from store_samples import damage
@@ -157,15 +158,29 @@ def test_sighup_reads_the_settings_again_and_never_ends_a_node(home: Path, tmp_p
         assert node.stop() == 0
 
 
+EARLY = """
+import importlib, os, signal, sys
+import rumormill.cli
+def load(name):
+    os.kill(os.getpid(), signal.SIGHUP)
+    print("alive in", name)
+    sys.exit()
+importlib.import_module = load
+rumormill.cli.main(["node"])
+"""
+
+
 def test_a_signal_that_comes_early_ends_nothing_either(home: Path) -> None:
-    """From when the node can hear it: it is kept until the node runs."""
-    for _ in range(3):
-        with Terminal("node", "--home", home) as node:
-            node.says("running")
-            node.process.send_signal(signal.SIGHUP)
-            node.process.send_signal(signal.SIGHUP)
-            node.says("reloaded")
-            assert node.stop() == 0
+    """Not while the program is loaded; and one that comes right after that is heard."""
+    with Program([sys.executable, "-c", EARLY], env=environment()) as loading:
+        assert loading.prints() == ["alive in rumormill.cli.daemon"]
+        assert loading.ends() == 0
+    with Terminal("node", "--home", home) as node:
+        node.says("running")
+        node.process.send_signal(signal.SIGHUP)
+        node.process.send_signal(signal.SIGHUP)
+        node.says("reloaded")
+        assert node.stop() == 0
 
 
 @pytest.mark.parametrize("abstract", [False, True])

@@ -8,7 +8,6 @@ import stat
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -18,9 +17,10 @@ from hypothesis import strategies as st
 from live_nodes import run, until
 from rumormill.core.errors import LocalError
 from rumormill.daemon import control_messages as messages
+from rumormill.daemon.control_client import ControlClient, NoDaemonError
 from rumormill.daemon.control_messages import socket_path
 from rumormill.daemon.control_server import ControlServer
-from rumormill.daemon.control_service import ControlClient, NoDaemonError, NodeService, expected
+from rumormill.daemon.control_service import NodeService, expected
 from rumormill.node.node import Node
 
 
@@ -43,9 +43,9 @@ class Watched(NodeService):
         return await super().answer(request)
 
     async def subscribe(
-        self, topic: str, **where: Any
+        self, request: messages.Subscribe
     ) -> AsyncIterator[messages.Begun | messages.Events]:
-        async with contextlib.aclosing(super().subscribe(topic, **where)) as batches:
+        async with contextlib.aclosing(super().subscribe(request)) as batches:
             async for batch in batches:
                 if isinstance(batch, messages.Events):
                     self.handed_out += len(batch.events)
@@ -119,7 +119,7 @@ def test_every_operation_answers_over_the_socket_as_it_does_inside(tmp_path: Pat
             async with Node(None) as other:
                 await client.join(other.tickets[0])
                 (peer,) = await client.peers()
-                assert other.tickets[0].endswith(peer.id)
+                assert peer.id == other.id
                 await other.subscribe("news")
                 await client.wait("news", 1, 30.0)
                 (receipt,) = await client.publish("news", [b"two"])
@@ -132,7 +132,7 @@ def test_a_subscription_begins_where_it_was_told_and_goes_on(tmp_path: Path) -> 
     async def story() -> None:
         async with daemon(tmp_path) as (_, path), client_of(path) as client:
             await client.publish("t", [b"%d" % number for number in range(10)])
-            async with contextlib.aclosing(client.subscribe("t", offset=7)) as batches:
+            async with contextlib.aclosing(client.subscribe(messages.Subscribe("t", 7))) as batches:
                 assert await anext(batches) == messages.Begun(7)
                 seen: list[bytes] = []
                 while len(seen) < 3:
@@ -154,7 +154,9 @@ def test_a_node_leaves_a_topic_with_its_last_reader_unless_it_follows_it(tmp_pat
                 return [line.name for line in (await client.topics()).topics if line.subscribed]
 
             for topic in ("joined", "followed", "left"):
-                async with contextlib.aclosing(client.subscribe(topic)) as batches:
+                async with contextlib.aclosing(
+                    client.subscribe(messages.Subscribe(topic))
+                ) as batches:
                     await anext(batches)
                     assert topic in await subscribed()
             while await subscribed() != ["followed", "joined"]:
@@ -170,7 +172,9 @@ def test_readers_come_and_go_beside_the_application() -> None:
         async with Node(None) as node:
             service = NodeService(node, "gossipsub")
             for follow in (True, False):
-                async with contextlib.aclosing(service.subscribe("news")) as batches:
+                async with contextlib.aclosing(
+                    service.subscribe(messages.Subscribe("news"))
+                ) as batches:
                     await anext(batches)
                     own = await node.subscribe("news", follow=follow)
                 await service.publish("news", [b"still here"])
@@ -213,7 +217,9 @@ def test_a_publisher_is_read_no_faster_than_the_node_publishes(tmp_path: Path) -
         async with daemon(tmp_path) as (service, path), raw(path) as (reader, writer):
             service.gate.clear()
             for number in range(3):
-                writer.write(messages.encode(messages.Publish("t", [b"%d" % number])))
+                writer.write(
+                    messages.encode(messages.Publish("t", [messages.Said(b"%d" % number)]))
+                )
             await until(lambda: service.publications, "the first request was taken")
             async with client_of(path) as other:  # the daemon has time for others
                 await other.topics()
@@ -258,10 +264,13 @@ def test_what_is_no_request_is_refused_and_the_next_one_served(tmp_path: Path) -
 REFUSED = {
     "another version": (messages.Hello(99), "version"),
     "an empty batch": (messages.Publish("t", []), "failed"),
-    "a batch too long": (messages.Publish("t", [b""] * (messages.BATCH_EVENTS + 1)), "failed"),
-    "a topic without name": (messages.Publish("", [b"x"]), "failed"),
+    "a batch too long": (
+        messages.Publish("t", [messages.Said(b"")] * (messages.BATCH_EVENTS + 1)),
+        "failed",
+    ),
+    "a topic without name": (messages.Publish("", [messages.Said(b"x")]), "failed"),
     "a topic that is none": (messages.Subscribe("a\0b"), "failed"),
-    "a message too large": (messages.Publish("t", [bytes(3 << 20)]), "failed"),
+    "a message too large": (messages.Publish("t", [messages.Said(bytes(3 << 20))]), "failed"),
     "no ticket": (messages.Join("nonsense"), "failed"),
     "nobody who listens": (messages.Wait("t", 1, 0.01), "timeout"),
     "an offset that never was": (messages.ReadHistory("t", 99), "failed"),
@@ -355,7 +364,7 @@ def test_whoever_is_connected_when_the_daemon_stops_is_told_so(tmp_path: Path) -
         async with contextlib.AsyncExitStack() as stack:
             _, path = await stack.enter_async_context(daemon(tmp_path))
             client = await ControlClient.connect(path)
-            batches = client.subscribe("t")
+            batches = client.subscribe(messages.Subscribe("t"))
             await anext(batches)
             await stack.aclose()
             with pytest.raises(messages.ControlError):
@@ -373,9 +382,8 @@ def test_a_socket_that_nobody_serves_is_explained_and_replaced(tmp_path: Path) -
         dead.bind(str(path))
 
     async def story() -> None:
-        with pytest.raises(messages.ControlError, match="died and left its socket") as raised:
+        with pytest.raises(NoDaemonError, match="died and left its socket"):
             await ControlClient.connect(path)
-        assert raised.value.code == "stale"
         async with daemon(tmp_path), client_of(path) as client:
             assert await client.peers() == []
         with pytest.raises(NoDaemonError):

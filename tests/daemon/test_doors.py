@@ -16,8 +16,8 @@ import rumormill.daemon
 from live_nodes import run, until
 from rumormill import LocalError, Node, StoreConfig, SyncNode
 from rumormill.daemon import flight_door
-from rumormill.daemon.control_messages import ControlError, socket_path
-from rumormill.daemon.control_service import ControlClient
+from rumormill.daemon.control_client import ControlClient
+from rumormill.daemon.control_messages import ControlError, Subscribe, socket_path
 from rumormill.daemon.flight_client import DoorClient
 from rumormill.daemon.flight_messages import ENDPOINT_FILE, TOKEN_FILE
 
@@ -114,7 +114,7 @@ def test_doors_may_stay_open_as_long_as_the_node(home: Path) -> None:
         doors = await node.serve(control=True, flight=ANYWHERE)
         page = await node.serve(metrics=ANYWHERE)
         client = await ControlClient.connect(doors.control)
-        batches = client.subscribe("news")
+        batches = client.subscribe(Subscribe("news"))
         await anext(batches)
         await node.close()
         with pytest.raises(ControlError):

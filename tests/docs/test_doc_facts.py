@@ -104,3 +104,27 @@ def test_files_that_pages_name_exist() -> None:
         if not (ROOT / path).exists()
     ]
     assert not missing
+
+
+def named_tests(text: str) -> list[str]:
+    return re.findall(r"`tests/[\w./-]+|`make test-chaos`|`python bench/", text)
+
+
+def test_every_promise_of_reliability_names_its_test() -> None:
+    """The numbered ones, and each row of the tables of faults, unless it says that it is none."""
+    text = (ROOT / "docs" / "reliability.md").read_text()
+    promises = re.findall(r"^\d\. \*\*.*?(?=^\d\. |\n\n)", text, re.MULTILINE | re.DOTALL)
+    assert len(promises) == 7
+    rows = re.findall(r"^\| \*\*.*\|$", text, re.MULTILINE)
+    assert len(rows) > 25
+    same = ("the same |", "the same,", "not promised |")
+    bare = [each for each in promises + rows if not named_tests(each)]
+    assert [each for each in bare if not any(word in each for word in same)] == []
+
+
+def test_every_part_of_security_names_its_tests() -> None:
+    """All but the last, which says what is not protected."""
+    text = (ROOT / "docs" / "security.md").read_text()
+    *parts, last = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
+    assert last.startswith("What is not protected")
+    assert [part.partition("\n")[0] for part in parts if not named_tests(part)] == []

@@ -106,6 +106,85 @@ def test_an_audit_log_is_one_chain_and_refuses_strangers(tmp_path: Path) -> None
     assert verified[0] == "4 events, 1 heads, one chain"
 
 
+def worker(home: Path, name: str) -> Program:
+    command = [sys.executable, EXAMPLES / "work_queue.py", "--home", home, "work", "--name", name]
+    return Program(command, stderr=None, env=SOURCES)
+
+
+def begun(*workers: Program) -> set[str]:
+    """The jobs that workers have begun."""
+    lines = [line for each in workers for line in each.output if " does" in line]
+    return {line.split(": ")[1] for line in lines}
+
+
+def test_workers_share_a_queue_and_a_killed_ones_job_is_done(tmp_path: Path) -> None:
+    """Every job is done, by somebody; what the dead worker had and did not finish, twice begun."""
+    home = tmp_path / "shop"
+    add = ("--home", str(home), "add")
+    with Terminal("node", "--home", home) as node:
+        node.prints()
+        said = run("work_queue.py", *add, "job 0", place=tmp_path)
+        assert said == "1 jobs are safe; nobody has worked yet\n"
+        with worker(home, "ann") as ann, worker(home, "bob") as bob:
+            assert (ann.hears()[-8:], bob.hears()[-8:]) == ("is ready", "is ready")
+            jobs = [f"job {number}" for number in range(1, 60)]
+            run("work_queue.py", *add, *jobs, place=tmp_path)
+            ann.prints(6)
+            ann.kill()
+            wanted = {"job 0", *jobs}
+            bob.wait_for(lambda: begun(ann, bob) >= wanted, "the last job")
+        (queue,) = command(home, "groups", "--json")
+        assert json.loads(queue)["lag"] == 0
+        twice = len(ann.output) + len(bob.output) - 2 - len(wanted)
+        assert twice in (0, 1), "nothing but what ann had in hand was begun again"
+
+
+def test_requests_are_answered(tmp_path: Path) -> None:
+    assert run("request_reply.py", "2+3", "x", "10+20+30", place=tmp_path).splitlines() == [
+        "2+3: answer 5",
+        "x: error not numbers",
+        "10+20+30: answer 60",
+        "2 nodes answered the last one",
+    ]
+
+
+def test_cloudevents_go_in_and_come_out(tmp_path: Path) -> None:
+    order = {"specversion": "1.0", "id": "1", "source": "/shop", "type": "order"}
+    order |= {"datacontenttype": "application/json", "data": {"n": 2}}
+    lines = [json.dumps(order), "{}", json.dumps({**order, "id": "2", "type": "bill"})]
+    ended = subprocess.run(
+        [sys.executable, "-W", "error", str(EXAMPLES / "cloud_events.py")],
+        input="\n".join(lines),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=SOURCES,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    refused, *found = ended.stdout.splitlines()
+    assert refused.startswith("refused: ")
+    events = {event["id"]: event for event in map(json.loads, found)}
+    assert [events[number]["type"] for number in "12"] == ["order", "bill"]
+    assert events["1"]["data"] == {"n": 2}
+
+
+def test_a_web_service_publishes_and_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where FastAPI is installed, which rumormill does not need."""
+    pytest.importorskip("fastapi", reason="FastAPI is not installed")
+    client = pytest.importorskip("fastapi.testclient", reason="httpx is not installed")
+    monkeypatch.setenv("SHOP_HOME", str(tmp_path))
+    with Terminal("node", "--home", tmp_path) as node:
+        node.prints()
+        service = runpy.run_path(str(EXAMPLES / "web_service.py"))
+        with client.TestClient(service["app"]) as web:
+            answer = web.post("/topics/a/b", json={"n": 1})
+            assert (answer.status_code, answer.json()["offset"]) == (201, 0)
+            assert [each["data"] for each in web.get("/topics/a/b").json()] == [{"n": 1}]
+            assert web.post("/topics/*", content=b"x").status_code == 422
+            assert web.get("/groups").json() == []
+
+
 @pytest.mark.xdist_group("spark")
 def test_a_spark_stream_publishes_alerts_once(
     spark: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -241,14 +242,20 @@ def test_retention_frees_a_database_that_is_at_its_limit(home: Path) -> None:
     assert (home / "events-1.db").stat().st_size <= 512 * 1024
 
 
-def test_the_reserve_may_be_given_up_by_name(home: Path) -> None:
-    """0 keeps nothing free; and who wants all of the disk free gets no event."""
-    with EventLog(home, StoreConfig(reserve_bytes=0)) as log:
-        fill(log, 1)
-    with EventLog(home, StoreConfig(reserve_bytes=2**60)) as log:
-        refused = log.append([make_event(1)]).exception()
-        assert "no room left" in str(refused)
+def test_the_reserve_may_be_given_up_by_name(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a disk of a GiB with a MiB left; of a small disk, a quarter is kept and not more."""
+    disk = SimpleNamespace(f_frsize=4096, f_bavail=256, f_blocks=262_144)
+    monkeypatch.setattr(os, "statvfs", lambda _: disk)
+    with EventLog(home) as log:
+        refused = log.append([make_event(0)]).exception()
+        assert "store.reserve_bytes" in str(refused)
         assert log.counters.full
+        disk.f_blocks = 1000
+        fill(log, 1)
+        assert not log.counters.full
+    disk.f_blocks = 262_144
+    with EventLog(home, StoreConfig(reserve_bytes=0)) as log:
+        fill(log, 1, start=1)
 
 
 def test_reading_by_time_goes_on_behind_what_a_repair_gave_up(home: Path) -> None:

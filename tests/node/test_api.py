@@ -617,20 +617,58 @@ def test_importing_the_package_imports_no_node() -> None:
     )
 
 
-def test_the_exports_are_typed(tmp_path: Path) -> None:
-    """A type checker knows what `from rumormill import ...` gives."""
+SAMPLE = """
+import asyncio
+
+import rumormill
+from rumormill import Client, Event, Node, PeerId, Receipt, SyncNode, TopicLine, Verdict
+
+
+def judge(event: Event, peer: bytes) -> Verdict:
+    return Verdict.ACCEPT if event.key else Verdict.REJECT
+
+
+async def work(node: Node | Client) -> Receipt:
+    async with await node.subscribe("work", name="w", auto_ack=False, since_offset=-5) as events:
+        async for event in events:
+            await events.ack(event)
+            if event.reply_to:
+                await node.reply(event, event.data, headers=dict(event.headers))
+            break
+    reply: Event = await node.request("sums", "2+2", timeout=5)
+    async for other in node.request("sums", b"2+2"):
+        reply = other
+    return await node.publish("news", reply.data, key="k", content_type="text/plain")
+
+
+async def main(node: Node) -> list[TopicLine]:
+    node.set_validator("news", judge)
+    who: PeerId = await node.connect("ticket")
+    events: list[Event] = await node.history("news", where="has key")
+    reveal_type(events[0].data)
+    await node.topic("news").publish(events[0].data)
+    async with rumormill.connect("home") as client:
+        await work(client)
+        return await client.topics() if client.id == who else node.topics()
+
+
+def script() -> Receipt:
+    with SyncNode(None, listen="/ip4/127.0.0.1/tcp/0") as node:
+        for event in node.subscribe("news", name="w", timeout=1.0):
+            node.reply(event, b"")
+        print(node.topics(), node.groups(), node.request("sums", b"").data)
+        return node.publish("news", b"")
+
+
+SyncNode(None, nonsense=1)
+asyncio.run(main(Node(None)))
+"""
+
+
+def test_a_users_program_passes_mypy_strict(tmp_path: Path) -> None:
+    """A type checker knows what `from rumormill import ...` gives, and finds the one mistake."""
     program = tmp_path / "program.py"
-    program.write_text(
-        "from rumormill import Event, Node, Receipt, SyncNode\n"
-        "async def main(node: Node) -> Receipt:\n"
-        "    events: list[Event] = await node.history('news')\n"
-        "    reveal_type(events[0].data)\n"
-        "    return await node.topic('news').publish(events[0].data)\n"
-        "def script() -> Receipt:\n"
-        "    with SyncNode(None, listen='/ip4/127.0.0.1/tcp/0') as node:\n"
-        "        return node.publish('news', b'')\n"
-        "SyncNode(None, nonsense=1)\n"
-    )
+    program.write_text(SAMPLE)
     checked = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "--no-incremental", str(program)],
         capture_output=True,
@@ -640,10 +678,65 @@ def test_the_exports_are_typed(tmp_path: Path) -> None:
         check=False,
     )
     lines = checked.stdout.splitlines()
-    errors = [line for line in lines if line.startswith("program.py") and ": error:" in line]
+    errors = [line for line in lines if ": error:" in line]
     assert any('Revealed type is "' in line and "bytes" in line for line in lines), checked.stdout
     assert len(errors) == 1, checked.stdout
     assert "nonsense" in errors[0]
+
+
+def test_dir_lists_every_public_name() -> None:
+    """Also those that nobody has asked for yet; and each is there."""
+    program = "import rumormill; print(set(rumormill.__all__) <= set(dir(rumormill)))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "True\n"
+    assert all(getattr(rumormill, name) for name in rumormill.__all__)
+
+
+def test_offsets_below_0_count_from_the_end() -> None:
+    async def main() -> None:
+        async with Node(None) as node:
+            await node.publish_many("news", [b"%d" % number for number in range(5)])
+            assert [each.offset for each in await node.history("news", since_offset=-2)] == [3, 4]
+            assert len(await node.history("news", since_offset=-9)) == 5
+            assert await take(await node.subscribe("news", since_offset=-2), 2) == [b"3", b"4"]
+            named = await node.subscribe("news", name="w", since_offset=-1)
+            assert await take(named, 1) == [b"4"]
+            assert (await node.subscribe("empty", since_offset=-3)).waiting == 0
+
+    run(main)
+
+
+def test_ids_are_bytes_whose_text_is_that_of_tickets() -> None:
+    """Of nodes, peers, authors and those who are connected to: they compare as they are."""
+
+    async def main() -> None:
+        async with pair() as (alice, bob):
+            who = await alice.connect(bob.tickets[0])
+            (peer,) = alice.peers
+            assert who == peer.id == bob.id
+            assert bob.tickets[0].endswith(f"/p2p/{who}")
+            assert isinstance(bob.id, bytes)
+            assert rumormill.PeerId.parse(str(bob.id)) == bob.id
+            receipt = await bob.publish("news", b"x")
+            (event,) = await bob.history("news", since_offset=-1)
+            assert (event.author, event.id) == (bob.id, receipt.id)
+            assert str(rumormill.PeerId(event.author)) == str(bob.id)
+
+    run(main)
+
+
+def test_topics_of_the_log_and_of_the_network() -> None:
+    async def main() -> None:
+        async with pair("joined") as (alice, bob):
+            await alice.publish("mine", b"x")
+            found = {line.name: line for line in alice.topics()}
+            assert (found["mine"].next_offset, found["mine"].subscribed) == (1, False)
+            assert (found["joined"].peers, found["joined"].subscribed) == (1, False)
+            assert {line.name: line for line in bob.topics()}["joined"].subscribed
+
+    run(main)
 
 
 def test_a_small_store_limit_does_not_stop_a_node() -> None:

@@ -16,6 +16,7 @@ from live_nodes import honest_pair, run, take, until
 from rumormill import Node
 from rumormill.core.errors import LocalError
 from rumormill.libp2p import turns
+from rumormill.libp2p.admission import origin_of
 from rumormill.libp2p.connection import Connection
 from rumormill.node.config import NodeConfig
 from rumormill.node.readers import SLOW_PEER, STUCK_PEER
@@ -24,8 +25,8 @@ from rumormill.wire.keys import PrivateKey
 
 def _floods() -> Any:
     """The floods of `bench/floods.py`, which measures what they cost."""
-    path = Path(__file__).parents[2] / "bench" / "floods.py"
-    spec = importlib.util.spec_from_file_location("floods", path)
+    path = Path(__file__).parents[2] / "bench" / "flood_frames.py"
+    spec = importlib.util.spec_from_file_location("flood_frames", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -467,5 +468,20 @@ def test_who_says_one_thing_again_and_again_is_cut_off_sooner_than_who_is_late()
             mallory.session.send(stream, FLOODS.rpcs(said[0]) * 1200)
             mallory.flush()
             await until(lambda: "cut-off-repetitions" in alice.refusals, "it is cut off")
+
+    run(story)
+
+
+def test_a_group_that_is_kept_out_is_not_dialled_either() -> None:
+    """Four of its peers were cut off: neither a fifth nor anybody else there is called."""
+
+    async def story() -> None:
+        async with Node(None, members=False) as alice:
+            swarm, now = alice._swarm, asyncio.get_running_loop().time()
+            for number in range(4):
+                swarm._bans.ban(secrets.token_bytes(38), origin_of(f"192.0.2.{number}"), now)
+            fifth = PrivateKey(secrets.token_bytes(32)).peer_id
+            with pytest.raises(LocalError, match="was cut off, and is not dialled"):
+                await alice.connect(f"/ip4/192.0.2.9/tcp/4001/p2p/{fifth}", keep=False)
 
     run(story)

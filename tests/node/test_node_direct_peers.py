@@ -22,7 +22,7 @@ def id_of(home: Path) -> str:
 
 def connected_to(node: Node) -> list[str]:
     """The ids of a node's peers."""
-    return [peer.id for peer in node.peers]
+    return [str(peer.id) for peer in node.peers]
 
 
 def mesh(node: Node) -> list[bytes]:

@@ -165,7 +165,8 @@ def test_a_node_whose_address_has_changed_is_found_again(tmp_path: Path) -> None
                 here = before.rpartition("/")[2]
                 for node in nodes:
                     await until(
-                        lambda node=node: here in [peer.id for peer in node.peers], "it is back"
+                        lambda node=node: here in [str(peer.id) for peer in node.peers],
+                        "it is back",
                     )
 
     run(story)

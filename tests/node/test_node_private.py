@@ -483,7 +483,7 @@ def test_allowed_peers_talk_and_denied_ones_do_not_though_they_are_allowed(tmp_p
                     await carol.connect(alice.tickets[0], keep=False)
                 await until(lambda: not carol.peers, "carol is cut off")
                 assert alice.refusals == {DENIED: 1}
-                assert [peer.id for peer in alice.peers] == [name_of(bob)]
+                assert [peer.id for peer in alice.peers] == [bob.id]
 
     run(story)
 

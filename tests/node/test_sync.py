@@ -5,12 +5,14 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from processes import Program, environment
 from rumormill import LocalError, Node, SyncNode, Verdict
+from rumormill.node.subscribing import SubscribeOptions
 
 
 def test_it_takes_the_options_of_a_node() -> None:
@@ -176,3 +178,57 @@ def test_a_forgotten_node_is_closed_when_the_program_ends(tmp_path: Path) -> Non
     assert (ended.returncode, ended.stderr) == (0, "")
     with SyncNode(tmp_path) as node:
         assert [event.data for event in node.history("news")] == [b"kept", b"last words"]
+
+
+def test_named_subscriptions_without_asyncio(tmp_path: Path) -> None:
+    with SyncNode(tmp_path) as node:
+        node.publish_many("work", [b"0", b"1", b"2"])
+        with node.subscribe("work", name="w", since_offset=0, auto_ack=False) as events:
+            given = [next(events), next(events)]
+            events.ack(given[0])
+            assert (events.name, events.pending, events.lag) == ("w", 1, 1)
+            events.nack()
+            assert next(events).via == "again"
+        assert [view.name for view in node.groups()] == ["w"]
+        for event in node.subscribe("work", name="w", timeout=0.2):
+            assert event.offset in (1, 2)
+    with SyncNode(tmp_path) as node:
+        with node.subscribe("work", name="w", timeout=0.2) as events:
+            assert [event.offset for event in events] == []
+        node.forget_group("work", "w")
+
+
+def test_subscribe_takes_what_that_of_a_node_takes() -> None:
+    asked = inspect.signature(Node.subscribe).parameters
+    assert [*SubscribeOptions.__annotations__] == [*asked][2:]
+
+
+def test_requests_without_asyncio() -> None:
+    with (
+        SyncNode(None) as node,
+        node.subscribe("sums") as requests,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        asked = pool.submit(node.request, "sums", b"a", timeout=30)
+        node.reply(next(requests), b"A")
+        assert asked.result().data == b"A"
+        many = pool.submit(node.replies, "sums", b"b", timeout=0.3)
+        request = next(requests)
+        for _ in range(2):
+            node.reply(request, b"B")
+        assert [reply.data for reply in many.result()] == [b"B", b"B"]
+
+
+def test_it_has_every_call_of_a_node() -> None:
+    """But handles of topics, whose calls are coroutines, and what is the node's own business."""
+    public = [{name for name in dir(each) if name[0] != "_"} for each in (Node, SyncNode)]
+    assert public[0] - public[1] == {"topic", "check_process", "forked"}
+    with SyncNode(None) as node:
+        node.publish("news", b"x")
+        assert [line.name for line in node.topics()] == ["news"]
+        assert node.subscribers("news") == 0
+        assert node.metrics()["topic_msg_published"] == {"news": 1.0}
+        assert node.log.topics()[0].next_offset == 1
+        assert node.network_ticket().endswith(str(node.id))
+        assert (node.refusals, node.links, node.callback_failures) == ({}, [], 0)
+        assert node.sync("news", timeout=20).answered == 0

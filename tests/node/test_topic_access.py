@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from live_nodes import run, take, until
+from live_nodes import run, take, take_events, until
 from rumormill.core.errors import ConfigError, LocalError
 from rumormill.core.event import Event
 from rumormill.core.inputs import Verdict
@@ -41,6 +41,11 @@ from rumormill.wire.topic_cipher import (
 )
 
 SECRET = b"the content that relays must not see"
+HEADS: dict[str, Any] = {
+    "key": "the-key-that-relays-must-not-see",
+    "headers": {"the-header-that-relays-must-not-see": "nor-its-content"},
+}
+HIDDEN = (SECRET, b"key-that-relays", b"header-that-relays", b"nor-its-content")
 OWNER = PrivateKey(b"o" * 32)
 OPTIONS: dict[str, dict[str, Any]] = {
     "floodsub": {},
@@ -167,8 +172,10 @@ def test_a_relay_reads_nothing(
             if encrypted:
                 made.alice.access.set_keys(made.topic, key)
                 made.bob.access.set_keys(made.topic, key)
-            await made.alice.publish(made.topic, SECRET)
-            assert await take(made.heard_by_bob, 1) == [SECRET]
+            await made.alice.publish(made.topic, SECRET, **HEADS)
+            (heard,) = await take_events(made.heard_by_bob, 1)
+            assert (heard.data, heard.headers) == (SECRET, HEADS["headers"])
+            assert heard.key == HEADS["key"].encode()
             assert await take(made.heard_by_alice, 1) == [SECRET]
             if not encrypted:
                 assert await take(made.heard_by_rita, 1) == [SECRET]
@@ -183,8 +190,9 @@ def test_a_relay_reads_nothing(
             assert await take(again, 1) == [SECRET]
 
     run(story)
-    assert (SECRET in tap) is not encrypted
-    assert (SECRET in stored(homes)) is not encrypted
+    for hidden in HIDDEN:
+        assert (hidden in tap) is not encrypted
+        assert (hidden in stored(homes)) is not encrypted
 
 
 @every_protocol
@@ -444,11 +452,43 @@ def test_a_relay_with_the_policy_passes_no_outsider_on(protocol: str, tmp_path: 
     run(story)
 
 
-def test_an_outsider_who_goes_on_is_cut_off(tmp_path: Path) -> None:
+@every_protocol
+def test_what_is_fetched_later_is_asked_too(protocol: str, tmp_path: Path) -> None:
+    """Sync, or the protocol's own repair, brings Dora what was said before she came, but for what
+    an outsider said, which nobody there refused."""
+
+    async def story() -> None:
+        async with trio(protocol) as made:
+            alice, rita, topic = made.alice, made.rita, made.topic
+            await alice.publish(topic, b"by a publisher")
+            assert await take(made.heard_by_rita, 1) == [b"by a publisher"]
+            await rita.publish(topic, b"by an outsider")
+            publishers = [node.id for node in (alice, rita, made.bob)]
+            everybody = signed(tmp_path / "everybody", topic, *publishers)
+            rule = signed(tmp_path / "rule", topic, alice.id, made.bob.id, version=2)
+            for policy, expected in ((everybody, 5), (rule, 3)):
+                options = dict(OPTIONS[protocol], policies=[policy])
+                if protocol == "skipring":
+                    options["supervisors"] = rita._supervisors
+                async with Node(None, protocol=protocol, **options) as dora:
+                    if protocol != "skipring":
+                        await dora.connect(rita.tickets[0])
+                    events = await dora.subscribe(topic, history="all")
+                    said = await take(events, expected)
+                    assert (b"by an outsider" in said) == (policy == everybody)
+                    if policy == rule:
+                        await until(lambda d=dora: refused(NOT_A_PUBLISHER, d) >= 2, "refused")
+                        assert len(await dora.history(topic)) == expected
+
+    run(story)
+
+
+@every_protocol
+def test_an_outsider_who_goes_on_is_cut_off(protocol: str, tmp_path: Path) -> None:
     """Whoever brings what is refused pays for it, until it is disconnected."""
 
     async def story() -> None:
-        async with trio("floodsub") as made:
+        async with trio(protocol) as made:
             bob, rita = made.bob, made.rita
             bob.access.add_policy(signed(tmp_path / "rule", made.topic, bob.id))
             while not any(reason.startswith("cut-off") for reason in bob.refusals):

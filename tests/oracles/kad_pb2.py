@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\tkad.proto\x12\rrumormill.kad\"I\n\x06Record\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\r\n\x05value\x18\x02 \x01(\x0c\x12\x14\n\x0ctimeReceived\x18\x05 \x01(\t\x12\r\n\x05proof\x18\x10 \x01(\x0c\"\x90\x04\n\x07Message\x12\x30\n\x04type\x18\x01 \x01(\x0e\x32\".rumormill.kad.Message.MessageType\x12\x0b\n\x03key\x18\x02 \x01(\x0c\x12%\n\x06record\x18\x03 \x01(\x0b\x32\x15.rumormill.kad.Record\x12\x30\n\x0b\x63loserPeers\x18\x08 \x03(\x0b\x32\x1b.rumormill.kad.Message.Peer\x12\x32\n\rproviderPeers\x18\t \x03(\x0b\x32\x1b.rumormill.kad.Message.Peer\x12\x17\n\x0f\x63lusterLevelRaw\x18\n \x01(\x05\x1a\\\n\x04Peer\x12\n\n\x02id\x18\x01 \x01(\x0c\x12\r\n\x05\x61\x64\x64rs\x18\x02 \x03(\x0c\x12\x39\n\nconnection\x18\x03 \x01(\x0e\x32%.rumormill.kad.Message.ConnectionType\"i\n\x0bMessageType\x12\r\n\tPUT_VALUE\x10\x00\x12\r\n\tGET_VALUE\x10\x01\x12\x10\n\x0c\x41\x44\x44_PROVIDER\x10\x02\x12\x11\n\rGET_PROVIDERS\x10\x03\x12\r\n\tFIND_NODE\x10\x04\x12\x08\n\x04PING\x10\x05\"W\n\x0e\x43onnectionType\x12\x11\n\rNOT_CONNECTED\x10\x00\x12\r\n\tCONNECTED\x10\x01\x12\x0f\n\x0b\x43\x41N_CONNECT\x10\x02\x12\x12\n\x0e\x43\x41NNOT_CONNECT\x10\x03')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\tkad.proto\x12\rrumormill.kad\"I\n\x06Record\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\r\n\x05value\x18\x02 \x01(\x0c\x12\x14\n\x0ctimeReceived\x18\x05 \x01(\t\x12\r\n\x05proof\x18\x10 \x01(\x0c\"\x9f\x04\n\x07Message\x12\x30\n\x04type\x18\x01 \x01(\x0e\x32\".rumormill.kad.Message.MessageType\x12\x0b\n\x03key\x18\x02 \x01(\x0c\x12%\n\x06record\x18\x03 \x01(\x0b\x32\x15.rumormill.kad.Record\x12\x30\n\x0b\x63loserPeers\x18\x08 \x03(\x0b\x32\x1b.rumormill.kad.Message.Peer\x12\x32\n\rproviderPeers\x18\t \x03(\x0b\x32\x1b.rumormill.kad.Message.Peer\x12\x17\n\x0f\x63lusterLevelRaw\x18\n \x01(\x05\x12\r\n\x05\x62rief\x18\x10 \x01(\x08\x1a\\\n\x04Peer\x12\n\n\x02id\x18\x01 \x01(\x0c\x12\r\n\x05\x61\x64\x64rs\x18\x02 \x03(\x0c\x12\x39\n\nconnection\x18\x03 \x01(\x0e\x32%.rumormill.kad.Message.ConnectionType\"i\n\x0bMessageType\x12\r\n\tPUT_VALUE\x10\x00\x12\r\n\tGET_VALUE\x10\x01\x12\x10\n\x0c\x41\x44\x44_PROVIDER\x10\x02\x12\x11\n\rGET_PROVIDERS\x10\x03\x12\r\n\tFIND_NODE\x10\x04\x12\x08\n\x04PING\x10\x05\"W\n\x0e\x43onnectionType\x12\x11\n\rNOT_CONNECTED\x10\x00\x12\r\n\tCONNECTED\x10\x01\x12\x0f\n\x0b\x43\x41N_CONNECT\x10\x02\x12\x12\n\x0e\x43\x41NNOT_CONNECT\x10\x03')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,11 +34,11 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RECORD']._serialized_start=28
   _globals['_RECORD']._serialized_end=101
   _globals['_MESSAGE']._serialized_start=104
-  _globals['_MESSAGE']._serialized_end=632
-  _globals['_MESSAGE_PEER']._serialized_start=344
-  _globals['_MESSAGE_PEER']._serialized_end=436
-  _globals['_MESSAGE_MESSAGETYPE']._serialized_start=438
-  _globals['_MESSAGE_MESSAGETYPE']._serialized_end=543
-  _globals['_MESSAGE_CONNECTIONTYPE']._serialized_start=545
-  _globals['_MESSAGE_CONNECTIONTYPE']._serialized_end=632
+  _globals['_MESSAGE']._serialized_end=647
+  _globals['_MESSAGE_PEER']._serialized_start=359
+  _globals['_MESSAGE_PEER']._serialized_end=451
+  _globals['_MESSAGE_MESSAGETYPE']._serialized_start=453
+  _globals['_MESSAGE_MESSAGETYPE']._serialized_end=558
+  _globals['_MESSAGE_CONNECTIONTYPE']._serialized_start=560
+  _globals['_MESSAGE_CONNECTIONTYPE']._serialized_end=647
 # @@protoc_insertion_point(module_scope)

@@ -20,7 +20,7 @@ class Record(_message.Message):
     def __init__(self, key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., timeReceived: _Optional[str] = ..., proof: _Optional[bytes] = ...) -> None: ...
 
 class Message(_message.Message):
-    __slots__ = ("type", "key", "record", "closerPeers", "providerPeers", "clusterLevelRaw")
+    __slots__ = ("type", "key", "record", "closerPeers", "providerPeers", "clusterLevelRaw", "brief")
     class MessageType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         PUT_VALUE: _ClassVar[Message.MessageType]
@@ -60,10 +60,12 @@ class Message(_message.Message):
     CLOSERPEERS_FIELD_NUMBER: _ClassVar[int]
     PROVIDERPEERS_FIELD_NUMBER: _ClassVar[int]
     CLUSTERLEVELRAW_FIELD_NUMBER: _ClassVar[int]
+    BRIEF_FIELD_NUMBER: _ClassVar[int]
     type: Message.MessageType
     key: bytes
     record: Record
     closerPeers: _containers.RepeatedCompositeFieldContainer[Message.Peer]
     providerPeers: _containers.RepeatedCompositeFieldContainer[Message.Peer]
     clusterLevelRaw: int
-    def __init__(self, type: _Optional[_Union[Message.MessageType, str]] = ..., key: _Optional[bytes] = ..., record: _Optional[_Union[Record, _Mapping]] = ..., closerPeers: _Optional[_Iterable[_Union[Message.Peer, _Mapping]]] = ..., providerPeers: _Optional[_Iterable[_Union[Message.Peer, _Mapping]]] = ..., clusterLevelRaw: _Optional[int] = ...) -> None: ...
+    brief: bool
+    def __init__(self, type: _Optional[_Union[Message.MessageType, str]] = ..., key: _Optional[bytes] = ..., record: _Optional[_Union[Record, _Mapping]] = ..., closerPeers: _Optional[_Iterable[_Union[Message.Peer, _Mapping]]] = ..., providerPeers: _Optional[_Iterable[_Union[Message.Peer, _Mapping]]] = ..., clusterLevelRaw: _Optional[int] = ..., brief: _Optional[bool] = ...) -> None: ...

@@ -61,6 +61,17 @@ def test_without_sync_much_is_missing_for_good(protocol: str) -> None:
     assert figures["sync"]["sessions"] == {}
 
 
+@pytest.mark.parametrize("seed", [1, 2])
+def test_pulsarcast_is_complete_by_itself(seed: int) -> None:
+    """Where everybody publishes: an author that returns has its tree again, and what is lost on the
+    way up or down is found."""
+    run = Run(AWAY.under("pulsarcast").changed({**SMALL, "preset": "open", "seed": seed}))
+    figures = run.summary
+    assert figures["complete_ratio"] == 1.0, run
+    assert figures["time_to_complete"]["max"] < 30, run
+    run.check_single_deliveries()
+
+
 def test_who_was_never_away_gets_next_to_nothing_by_sync() -> None:
     """On links that lose nothing, what was fetched was published while its new owner was down."""
     run = Run(away("gossipsub", **{"links.loss": 0}), keep_trace=True)
@@ -123,6 +134,8 @@ def test_large_networks_are_complete_too(
     """
     size = {"peers": peers, "workload.messages": 2 * peers, "workload.rate": peers / 30}
     preset = "few" if protocol == "radius" and peers > 100 else "default"
+    if protocol == "pulsarcast":
+        preset = "open"  # by default whoever is killed while it asks the author publishes nothing
     figures = run_scenario(AWAY.under(protocol).changed({"preset": preset, **size}))
     times, sync = figures["time_to_complete"], figures["sync"]
     minutes = figures["virtual_seconds"] / 60

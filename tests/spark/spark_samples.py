@@ -8,8 +8,8 @@ from typing import Any, Self
 from live_nodes import run
 from processes import Terminal
 from rumormill.core.event import Event
+from rumormill.daemon.control_client import ControlClient
 from rumormill.daemon.control_messages import socket_path
-from rumormill.daemon.control_service import ControlClient
 from rumormill.log import EventLog
 
 FIRST_TIME = 1_700_000_000.0

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from test_mill_lake import put
 
+from rumormill.sim.scenario import Scenario
 from rumormill.spark.lake import Lake
-from rumormill.spark.line_plot import Series, bar_plot, line_plot
+from rumormill.spark.line_plot import LEAST_WIDTH, WIDTH, Series, bar_plot, line_plot
 from rumormill.spark.page import _percents, page
-from rumormill.spark.report import collect
+from rumormill.spark.report import collect, headline
 
 NASTY = "<script>alert('x')</script>"
 
@@ -125,7 +126,7 @@ def test_a_page_tells_what_sync_did_and_what_it_cost(tmp_path: Path) -> None:
     text = page(report, "x")
     row = ["made/floodsub,n=50,seed=1", "11", "9 equal, 2 complete", "30", "12.34"]
     assert f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" in text
-    assert "<h2>Sync</h2>" not in page({**report, "sync_sessions": []}, "x")
+    assert ">Sync</h2>" not in page({**report, "sync_sessions": []}, "x")
 
 
 def test_a_percentage_is_a_hundred_only_if_it_is(tmp_path: Path) -> None:
@@ -225,7 +226,7 @@ def test_a_page_loads_nothing(tmp_path: Path) -> None:
     text = page(collect(lake_of(tmp_path)), "A report")
     parsed = read(text)
     assert parsed.open == []
-    assert parsed.loads == []
+    assert all(each.startswith("a href=#section-") for each in parsed.loads)
     assert not {"script", "link", "img", "iframe", "object", "embed"} & {*parsed.tags}
     assert set(re.findall(r"https?:[^\s\"'<]*", text)) == {"http://www.w3.org/2000/svg"}
     assert "@import" not in text
@@ -241,7 +242,8 @@ def test_a_page_shows_table_and_plots(tmp_path: Path) -> None:
     ):  # fmt: skip
         assert text.count(f">{title}</text>") == 2, title
     assert text.count(">Cost against size: calm</text>") == 2, "in messages and in bytes"
-    assert text.index("<h2>Comparison") < text.index("<h2>Best configurations") < text.index("<svg")
+    order = [text.index(each) for each in (">Comparison</h2>", ">Best configurations</h2>", "<svg")]
+    assert order == sorted(order)
     words = " ".join(read(text).text)
     for expected in ("95.00%", "99.00%", "200.0 ms", "1,000", "Self-stabilisation", "Histories"):
         assert expected in words
@@ -251,7 +253,7 @@ def test_a_page_shows_table_and_plots(tmp_path: Path) -> None:
 def test_a_page_says_what_to_choose(tmp_path: Path) -> None:
     """The best by each goal and the front, under every condition and size."""
     text = page(collect(lake_of(tmp_path)), "A report")
-    section = text.partition("<h2>Best configurations")[2].partition("<h2>")[0]
+    section = text.partition(">Best configurations</h2>")[2].partition("<h2 ")[0]
     rows = [re.findall(r"<td>(.*?)</td>", line) for line in section.splitlines()]
     assert ["calm, 50 peers", "gossipsub", "floodsub", "gossipsub", "floodsub, gossipsub"] in rows
     assert ["calm, 100 peers", *["gossipsub"] * 4] in rows
@@ -290,6 +292,107 @@ def test_a_topic_of_several_runs_says_so(tmp_path: Path) -> None:
     told = page(collect(lake), "A sweep and a store")
     assert "<td>8</td><td>–</td>" in told
     assert "<td>1</td><td>99</td>" in told
+
+
+def test_a_page_says_in_one_sentence_what_became_of_everything(tmp_path: Path) -> None:
+    """Complete, or how much is missing; and what was acknowledged and lost, where that is known."""
+    pairs = {"published": 10, "entitled": 100, "missing": 0, "lost": None, "acknowledged": None}
+    whole, short = pairs, {**pairs, "missing": 3}
+    assert headline([whole, whole]) == (
+        "Nothing that was acknowledged is lost: in 2 runs all 20 messages are complete in the end,"
+        " 200 of 200 pairs of message and entitled peer."
+    )
+    told = (
+        "n 1 of 2 runs something is missing in the end, 3 of 200 pairs of message and entitled"
+        " peer."
+    )
+    assert headline([whole, short]) == f"I{told}"
+    audited = {"lost": 0, "acknowledged": 9}
+    assert headline([{**short, **audited}, {**whole, **audited}]) == (
+        f"None of 18 acknowledged messages is lost; i{told}"
+    )
+    gone = headline([{**whole, "lost": 2, "acknowledged": 9}])
+    assert gone.startswith("2 of 9 acknowledged messages are lost; in 0 of 1 run")
+    assert headline([{**pairs, "missing": None}]) == ""
+    report = collect(lake_of(tmp_path))
+    report["runs"] = [{**run, **pairs} for run in report["runs"]]
+    assert f'<p class="headline">{headline(report["runs"])}</p>' in page(report, "A report")
+
+
+def test_a_page_says_how_it_was_made(tmp_path: Path) -> None:
+    """Date, command, versions, seeds and scenario; escaped."""
+    text = page(faulty(tmp_path), "A report", {"date": "today", "command": f"sweep {NASTY}"})
+    section = " ".join(read(text.partition(">How it was made</h2>")[2][:-15]).text)
+    for expected in ("today", f"sweep {NASTY}", "seeds", "1, 2", "scenario stormy", '"workload"'):
+        assert expected in section, expected
+    assert "<nav>" in text
+
+
+def test_seeds_are_spread_and_publications_are_told(tmp_path: Path) -> None:
+    """The least and the most of several runs below their mean; planned, published and failed."""
+    text = page(collect(lake_of(tmp_path)), "A report")
+    assert "95.00%<small>90.00% – 100.00%</small>" in text
+    assert "<th>planned</th><th>published</th><th>failed</th>" in text
+
+
+def faulty(folder: Path) -> dict[str, Any]:
+    """The report of two simulated runs with faults, and of a network that renamed its topics."""
+    faults = [{"kind": "partition", "at": 5.0, "groups": 2, "duration": 4.0},
+              {"kind": "crash", "at": 20.0, "peers": [1]}]  # fmt: skip
+    scenario = Scenario.from_dict({"protocol": "floodsub", "faults": faults})
+    lake = Lake.create(folder / "lake")
+    figures = {"topic_names": {"zQmHash": "weather"}}
+    runs = [f"sim/{seed}" for seed in "12"]
+    with lake.writing("sim") as draft:
+        shared = {"protocol": "floodsub", "condition": "stormy", "parameters": "{}", "peers": 50}
+        made = {"scenario": json.dumps(scenario.to_dict()), "figures": json.dumps(figures)}
+        put(draft, "runs", [{"run": run, "seed": run[-1], **shared, **made} for run in runs])
+        start = scenario.workload_start
+        put(draft, "delivery_quality", [
+            {"run": run, "protocol": "floodsub", "scope": scope, "window_start": at, "expected": 9,
+             "delivered": 9, "delivery_ratio": 1.0 - 0.2 * (at == start + 5), "published": 9,
+             "planned": 9, "failed": 0, "entitled": 81, "missing": 0, "complete_ratio": 1.0}
+            for run in runs
+            for scope, at in [("run", None), *[("window", start + each) for each in range(30)]]
+        ])  # fmt: skip
+        put(draft, "topic_activity", [
+            {"run": run, "protocol": "floodsub", "topic": "zQmHash", "window_start": 0.0,
+             "published": 7} for run in runs
+        ])  # fmt: skip
+        put(draft, "dag_health", [{"run": runs[0], "protocol": "pulsarcast", "topic": "zQmHash",
+                                   "events": 3}])  # fmt: skip
+        session = {"outcome": "equal", "sessions": 2, "topics": 2, "unequal": 0, "events": 0}
+        put(draft, "sync_sessions", [{"run": runs[0], "protocol": "floodsub", **session}])
+    return collect(lake)
+
+
+def test_faults_are_marked_where_they_were(tmp_path: Path) -> None:
+    """In the plot over time, by the scenario; one that has no end goes on."""
+    report = faulty(tmp_path)
+    [one] = report["configurations"]
+    start = round(one["delivery_over_time"][0][0], 1)
+    assert one["faults"] == [(start + 5, start + 9, "partition"), (start + 20, None, "crash")]
+    text = page(report, "A report")
+    plot = text.partition(">Delivery over time</text>")[2].partition("</figure>")[0]
+    assert plot.count('class="span"') == 2
+    assert ">partition</text>" in plot
+    assert text.count('class="span"') == 2, "and in no other"
+
+
+def test_topics_have_the_names_that_people_gave_them(tmp_path: Path) -> None:
+    """Where a protocol calls them by hashes."""
+    report = faulty(tmp_path)
+    assert [each["topic"] for each in report["topics"]] == ["weather"]
+    assert [each["topic"] for each in report["dag_health"]] == ["weather"]
+
+
+def test_type_in_plots_has_twelve_pixels(tmp_path: Path) -> None:
+    """At the least width at which a page shows one."""
+    text = page(collect(lake_of(tmp_path)), "A report")
+    sizes = [int(size) for size in re.findall(r'font-size="(\d+)"', text)]
+    assert sizes
+    assert min(sizes) * LEAST_WIDTH / WIDTH >= 12
+    assert f"min-width: {LEAST_WIDTH}px" in text
 
 
 def test_names_from_a_lake_cannot_become_markup(tmp_path: Path) -> None:

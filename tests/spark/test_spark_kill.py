@@ -21,8 +21,8 @@ import pytest
 from spark_samples import LiveNode, publish
 
 from processes import Program
+from rumormill.daemon.control_client import NoDaemonError
 from rumormill.daemon.control_messages import ControlError
-from rumormill.daemon.control_service import NoDaemonError
 from rumormill.log import EventLog
 
 pytestmark = pytest.mark.xdist_group("spark-apart")

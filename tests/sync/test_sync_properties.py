@@ -11,8 +11,10 @@ from sync_rig import NOW, SALT, answer, dated, ids_of, reconcile, store_of
 from sync_stage import Stage
 
 from rumormill.core.effects import Answer, Ask, Effects
+from rumormill.core.event import Event
 from rumormill.core.history import END, Key, Window, topic_tag
 from rumormill.core.inputs import Input
+from rumormill.core.inputs import Verdict as Judgement
 from rumormill.core.machine import Machine, View
 from rumormill.protocols.registry import Hooks
 from rumormill.sync.answering import TOO_OFTEN
@@ -33,7 +35,7 @@ from rumormill.sync.messages import (
     Wanted,
     encode_sync,
 )
-from rumormill.sync.session import FORGED
+from rumormill.sync.session import COMPLETE, EQUAL, FORGED
 
 MINUTE = 60.0
 SYNCED = ("gossipsub", "floodsub", "radius")
@@ -100,6 +102,28 @@ def test_nothing_enters_that_its_author_has_not_signed(name: str, what: str) -> 
     assert len(stage.journal(late)) == 0
     assert stage.refused(late)[FORGED] >= 1
     assert len(stage.sessions(late)) <= 8, "and it is not asked for ever"
+
+
+@pytest.mark.parametrize("name", SYNCED)
+def test_nobody_is_blamed_for_what_our_own_rules_refuse(name: str) -> None:
+    """More of it than a forger is forgiven: all else is fetched, and what was refused once is not
+    asked for again."""
+    stage = speaker(name)
+    stage.subscribe(0)
+    judged: list[bytes] = []
+
+    def judge(event: Event, _: bytes) -> Judgement:
+        judged.append(event.data)
+        return Judgement.ACCEPT if event.data.endswith(b"9") else Judgement.REJECT
+
+    late = stage.add(Hooks(validator=judge))
+    stage.subscribe(late, since=0.0)
+    stage.connect(late, 0)
+    stage.run(2 * MINUTE)
+    assert stage.words(late) == [word for word in WORDS if word.endswith("9")]
+    assert sorted(judged) == sorted(word.encode() for word in WORDS)
+    assert stage.refused(late) == {}
+    assert {each.outcome for each in stage.sessions(late)} == {COMPLETE, EQUAL}
 
 
 @settings(max_examples=25, deadline=None)

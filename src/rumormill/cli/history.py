@@ -19,11 +19,13 @@ from rumormill.cli.session import open_session, run_async, running_node
 from rumormill.cli.settings import Resolved
 from rumormill.core.event import Event
 from rumormill.core.where import Filter
+from rumormill.daemon.control_client import ControlClient
 from rumormill.daemon.control_messages import BATCH_EVENTS, Events, Synced
-from rumormill.daemon.control_service import ControlClient, read_history
+from rumormill.daemon.control_service import read_history
 from rumormill.log.event_log import EventLog
 from rumormill.node.topic_access import TopicAccess
 from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.wire.keys import PeerId
 
 _Found = TypeVar("_Found")
 Read = Callable[[int, float | None, int], Awaitable[Events]]
@@ -227,10 +229,10 @@ async def _peers(resolved: Resolved, *, as_json: bool) -> int:
             )
         for peer in await session.service.peers():
             if as_json:
-                print(json.dumps(msgspec.to_builtins(peer)))
+                print(json.dumps(msgspec.to_builtins(peer) | {"id": str(PeerId(peer.id))}))
             else:
                 side = "dialled" if peer.outbound else "accepted"
-                print(f"{peer.id}\t{peer.address}\t{side}\t{peer.protocol}")
+                print(f"{PeerId(peer.id)}\t{peer.address}\t{side}\t{peer.protocol}")
     return 0
 
 

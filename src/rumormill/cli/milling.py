@@ -8,18 +8,23 @@ import contextlib
 import json
 import logging
 import os
+import platform
+import shlex
 import signal
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rumormill.cli.numbers import pairs
 from rumormill.core.errors import ConfigError, LocalError
 from rumormill.sim.units import parse_duration
+from rumormill.version import __version__
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,6 +47,9 @@ def run_mill(options: argparse.Namespace) -> int:
         raise ConfigError("--merge: a stream makes each file a run; leave one of them out")
     if options.stream and Path(source.place).is_file():
         raise ConfigError("--stream: name a directory to which trace files are added")
+    if options.stream and options.delta is not None:
+        raise ConfigError("--delta: a stream makes no Delta tables; mill without --stream")
+    write_delta = _delta(options)
     lake = Lake.create(options.to)
     tell = teller()
     with _spark(options, tell) as spark:
@@ -54,8 +62,19 @@ def run_mill(options: argparse.Namespace) -> int:
             _follow(stream.start(once=options.once, interval=interval))
         else:
             mill(spark, source, lake, tell=tell, **settings)
+    write_delta(lake, source.name)
     _conclude(lake, source.name, options)
     return 0
+
+
+def _delta(options: argparse.Namespace) -> Callable[["Lake", str], object]:
+    """What writes Delta tables if they are asked for; that it can is seen before Spark starts."""
+    from rumormill.spark.delta import delta_library, write_delta
+
+    if options.delta is None:
+        return lambda *_: None
+    delta_library()
+    return lambda lake, part: write_delta(lake, part, Path(options.delta).expanduser())
 
 
 def _source(options: argparse.Namespace) -> "Source":
@@ -115,10 +134,12 @@ def run_sweep(options: argparse.Namespace) -> int:
     from rumormill.spark.sweep import sweep
 
     window = _duration(options.window, "--window")
+    write_delta = _delta(options)
     lake = Lake.create(options.to)
     tell = teller()
     with _spark(options, tell) as spark:
         sweep(spark, grid, lake, window=window, tell=tell)
+    write_delta(lake, grid.name)
     if options.report is not None:
         write_report(lake, Path(options.report), f"Sweep {grid.name}")
     _conclude(lake, grid.name, options)
@@ -147,10 +168,23 @@ def write_report(lake: "Lake", path: Path, title: str) -> None:
     from rumormill.spark.page import page
     from rumormill.spark.report import collect
 
-    text = page(collect(lake), title)
+    text = page(collect(lake), title, _made())
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.write_text(text, encoding="utf-8")
     draft.replace(path)
+
+
+def _made() -> dict[str, str]:
+    """When, by which command and with what a page is made."""
+    versions = [f"rumormill {__version__}", f"Python {platform.python_version()}"]
+    for name in ("pyspark", "pyarrow"):
+        with contextlib.suppress(PackageNotFoundError):
+            versions.append(f"{name} {version(name)}")
+    return {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "command": shlex.join(["rumormill", *sys.argv[1:]]),
+        "versions": ", ".join(versions),
+    }
 
 
 def _conclude(lake: "Lake", part: str, options: argparse.Namespace) -> None:

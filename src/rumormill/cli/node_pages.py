@@ -127,6 +127,8 @@ topic TOPIC          the topic's name; or a pattern of names: 'news/*' is all th
 --all                begin with the oldest event of the log, and fetch what was published before
 --history {missed,all,none}  what is fetched from other nodes: what was missed since the
     first subscription (default), whatever they keep (with --all), or nothing
+--name NAME          a named subscription of the running node: it goes on behind what was printed
+    the last time, and several commands of one name share the events
 --count N            stop after so many events
 --wait SECONDS       stop after so long: exit code 3 if --count was not met
 @output
@@ -144,8 +146,27 @@ examples:
   rumormill sub news --count 10 --wait 60 --json
   rumormill sub news --since 1h --format '%T %o %a %s\\n'
   rumormill sub 'news/*' --where 'data.urgent == true' --format '%t %s\\n'
+  rumormill sub orders --name billing
   rumormill sub zdpuAoW87Vvr9dAPm... --recursive --follow-versions --format '%t %s\\n'
   rumormill sub news --join /ip4/127.0.0.1/tcp/4001/p2p/12D3KooW...
+""",
+    "groups": """\
+list named subscriptions: where they are, what is pending, how far behind
+
+List the named subscriptions of the home: the offset at which each goes on, events that
+are handed out and not acknowledged, events behind them in the log, and who consumes it
+now. Works with and without a running node.
+
+topic [TOPIC]        one topic; all of them, if none is named
+@place
+options:
+--forget NAME        forget the subscription of this name to TOPIC, which nobody may have open
+--json               print one JSON object a line
+
+examples:
+  rumormill groups
+  rumormill groups orders --json
+  rumormill groups orders --forget billing
 """,
     "retention": """\
 show what is kept of topics, and what is beyond that

@@ -133,6 +133,7 @@ source SOURCE        a trace file, a directory of them, a node's home, or HOST:P
 --token-file FILE    the node's flight.token (default: $RUMORMILL_TOKEN)
 --tls-roots FILE     certificates of a node that speaks TLS
 --window TIME = 1s   length of a window of figures
+--delta FOLDER       write the part's tables as Delta tables as well (rumormill[delta])
 --stream             go on as events or files arrive
 --once               with --stream: stop when all is read that is there
 --interval TIME = 10s  with --stream: between batches
@@ -157,6 +158,7 @@ grid GRID.toml       the grid
 --with KEY=VALUE*    a key of the scenario that all runs share, such as workload.limit=300;
     repeatable
 --report FILE.html   write a report of the lake as well
+--delta FOLDER       write the part's tables as Delta tables as well (rumormill[delta])
 --list               print the runs of the grid and stop
 --window TIME = 1s   length of a window of figures
 @spark

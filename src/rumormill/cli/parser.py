@@ -23,6 +23,7 @@ MODULES: Final = {
     "rumormill.cli.daemon": ("node", "supervisor", "serve-store"),
     "rumormill.cli.demo": ("demo",),
     "rumormill.cli.doctor": ("doctor",),
+    "rumormill.cli.groups": ("groups",),
     "rumormill.cli.history": ("get", "history", "peers", "sync", "ticket"),
     "rumormill.cli.inspecting": ("inspect",),
     "rumormill.cli.network": ("network",),
@@ -34,6 +35,8 @@ MODULES: Final = {
     "rumormill.cli.upkeep": ("retention", "backup", "restore", "export", "compact", "repair"),
 }
 """Where verbs are carried out, each by a function `run_VERB`."""
+_STAYS: Final = "rumormill.cli.daemon"
+"""Where those are that no SIGHUP ends, also not while this is imported."""
 
 
 def _expanded(lines: str) -> str:
@@ -69,6 +72,10 @@ def build_parser() -> Parser:
 
 def _run(verb: str, options: argparse.Namespace) -> int:
     (module,) = (name for name, verbs in MODULES.items() if verb in verbs)
+    if module == _STAYS:
+        import signal
+
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it can hear what that asks for
     run: Callable[[argparse.Namespace], int]
     run = getattr(importlib.import_module(module), f"run_{verb.replace('-', '_')}")
     return run(options)

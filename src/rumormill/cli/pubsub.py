@@ -14,7 +14,10 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterable
 
+from msgspec.structs import replace
+
 from rumormill.cli.grammar import DATA_LOSS, FAILURE, TIMEOUT, USAGE, CommandError
+from rumormill.cli.groups import consumed
 from rumormill.cli.logs import begin
 from rumormill.cli.numbers import moment, pairs, seconds, whole
 from rumormill.cli.printing import choose_printer, receipt_json, write_events
@@ -24,7 +27,7 @@ from rumormill.core.api import Reach
 from rumormill.core.errors import LimitError
 from rumormill.core.event import VERSION, Event, Head
 from rumormill.core.where import Filter
-from rumormill.daemon.control_messages import BATCH_BYTES, BATCH_EVENTS, Begun
+from rumormill.daemon.control_messages import BATCH_BYTES, BATCH_EVENTS, Begun, Events, Subscribe
 from rumormill.wire.envelope import encode_envelope
 
 _CHUNK = 64 * 1024
@@ -203,32 +206,18 @@ async def _subscribe(options: argparse.Namespace, resolved: Resolved) -> int:
     printer = choose_printer(options)
     count = whole("--count", options.count)
     wait = seconds("--wait", options.wait)
-    reach = Reach(
-        recursive=options.recursive,
-        tell_versions=options.tell_versions,
-        follow_versions=options.follow_versions,
-        subscribe_to_meta=False if options.no_meta else None,
-        unsubscribe_from_meta=False if options.keep_meta else None,
-    )
     printed = lost = 0
     async with open_session(resolved) as session, contextlib.AsyncExitStack() as stack:
         if session.ephemeral:
-            if (offset, since) != (None, None):
+            if options.name is not None or (offset, since) != (None, None):
                 raise CommandError(
-                    f"--all, --offset and --since need the log of a node, and none runs in"
+                    "--name, --all, --offset and --since need the log of a node, and none runs in"
                     f" {resolved.home}; start `rumormill node`, or use `rumormill history`",
                     USAGE,
                 )
             tickets = (await session.service.welcome()).tickets
             stack.enter_context(announced(resolved.home, tickets))
-        batches = session.service.subscribe(
-            options.topic,
-            offset=offset,
-            since=since,
-            history=options.history,
-            where=options.where,
-            reach=reach,
-        )
+        batches = _batches_of(options, session, offset, since, count)
         try:
             async with asyncio.timeout(wait), contextlib.aclosing(batches):  # type: ignore[type-var]
                 async for batch in batches:
@@ -243,7 +232,7 @@ async def _subscribe(options: argparse.Namespace, resolved: Resolved) -> int:
                     events = news[: None if count is None else count - printed]
                     await asyncio.to_thread(write_events, events, printer)
                     printed += len(events)
-                    if printed == count:
+                    if printed == count and options.name is None:
                         break
         except TimeoutError:
             if count is not None and printed < count:
@@ -252,6 +241,27 @@ async def _subscribe(options: argparse.Namespace, resolved: Resolved) -> int:
     if lost:
         raise CommandError(f"{lost} events were deleted before they were read", DATA_LOSS)
     return 0
+
+
+def _batches_of(
+    options: argparse.Namespace,
+    session: Session,
+    offset: int | None,
+    since: float | None,
+    count: int | None,
+) -> AsyncIterator[Begun | Events]:
+    """What was asked for, from the node."""
+    reach = Reach(
+        recursive=options.recursive,
+        tell_versions=options.tell_versions,
+        follow_versions=options.follow_versions,
+        subscribe_to_meta=False if options.no_meta else None,
+        unsubscribe_from_meta=False if options.keep_meta else None,
+    )
+    wish = Subscribe(options.topic, offset, since, options.history, options.where, reach)
+    if options.name is not None:
+        return consumed(session.service, replace(wish, name=options.name), count)
+    return session.service.subscribe(wish)
 
 
 def _tell_versions(announcements: Iterable[Event]) -> None:

@@ -24,8 +24,9 @@ import msgspec
 from rumormill.cli.grammar import USAGE, CommandError
 from rumormill.cli.settings import Resolved
 from rumormill.core.errors import LocalError
+from rumormill.daemon.control_client import ControlClient, NoDaemonError
 from rumormill.daemon.control_messages import socket_path
-from rumormill.daemon.control_service import ControlClient, NoDaemonError, NodeService, Service
+from rumormill.daemon.control_service import NodeService, Service
 from rumormill.log import files
 
 _log = logging.getLogger("rumormill.cli")

@@ -19,6 +19,7 @@ from rumormill.cli.numbers import pairs, retention_rules
 from rumormill.core.config import Config, nearest, override
 from rumormill.core.errors import ConfigError, LocalError
 from rumormill.core.patterns import Pattern, check_plain
+from rumormill.daemon.control_messages import DEFAULT_HOME
 from rumormill.daemon.endpoint import flight_endpoint, metrics_endpoint
 from rumormill.log.model import Durability, Retention, StoreConfig
 from rumormill.members.config import MembersConfig
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from rumormill.node.node import Node
 
 CONFIG_NAME: Final = "config.toml"
-DEFAULT_HOME: Final = "~/.rumormill"
 _WIDEST_VALUE: Final = 48
 """Columns for values: a longer one moves its own origin aside, and no other."""
 

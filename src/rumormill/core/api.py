@@ -94,8 +94,14 @@ class TopicTree(msgspec.Struct, frozen=True):
 
 
 class Reach(msgspec.Struct, frozen=True):
-    """What a subscription takes in besides its topic, where topics are created: see
-    `Node.subscribe`."""
+    """What a subscription takes in besides its topic, where topics are created (Pulsarcast).
+
+    `recursive` takes in all sub-topics, and `follow_versions` the later versions of the topic, as
+    long as the subscription is open. With that, or with `tell_versions`, each announcement of a
+    later version comes as an event of the meta topic whose `via` is "version" (`Node.version_of`
+    reads it). `subscribe_to_meta` and, with `follow=False`, `unsubscribe_from_meta` say whether the
+    meta topic comes and goes along with the topic, if that is not as configured.
+    """
 
     recursive: bool = False
     tell_versions: bool = False
@@ -128,13 +134,15 @@ class Reach(msgspec.Struct, frozen=True):
 ALONE: Final = Reach()
 
 
-class Receipt(msgspec.Struct, frozen=True):
+class Receipt(msgspec.Struct, frozen=True, weakref=True):
     """An event was published.
 
     It is in this node's log at `offset`, and on disk there since `durable_at`, which is None when
     the node was started with a durability that does not wait for the disk. `peers` says to how
-    many peers it was sent at once; when that is none, `note` says why. `copies` other nodes have
-    said that it is in their logs, if somebody asked.
+    many peers it was handed at once, without those whose queue was full; when nobody subscribes,
+    `note` says so. `dropped` of these peers went, or stopped reading, before it was on its way to
+    them: that number may grow as long as the receipt is kept. What they lack, sync brings them
+    later. `copies` other nodes have said that it is in their logs, if somebody asked.
 
     Where this node may not publish itself, it has asked a peer that may, and the receipt says that
     this peer has published the event, under `id`. `requested` is true then, and `offset` -1: the
@@ -148,6 +156,7 @@ class Receipt(msgspec.Struct, frozen=True):
     peers: int
     note: str = ""
     copies: int = 0
+    dropped: int = 0
 
     @property
     def requested(self) -> bool:
@@ -206,16 +215,33 @@ class FetchedHistory(msgspec.Struct, frozen=True):
 
 
 class PeerView(msgspec.Struct, frozen=True):
-    """A connected peer, as `Node.peers` shows it."""
+    """A connected peer, as `Node.peers` shows it; `str(peer.id)` is its id as in tickets."""
 
-    id: str
+    id: PeerId
     address: str
     outbound: bool
-    protocol: str
-    queued_messages: int
-    queued_bytes: int
+    protocol: str = ""
+    queued_messages: int = 0
+    queued_bytes: int = 0
     score: float | None = None
     """What the protocol thinks of it, where it keeps scores (GossipSub)."""
+
+
+class GroupView(msgspec.Struct, frozen=True):
+    """A named subscription, as `Node.groups` shows it; its consumers are a group.
+
+    `next_offset` is where it goes on, `pending` events are handed out and not acknowledged, `lag`
+    events are in the log behind them, `dropped` were deleted by retention before they were read or
+    acknowledged, since the node was started.
+    """
+
+    topic: Topic
+    name: str
+    next_offset: int
+    pending: int
+    lag: int
+    consumers: int = 0
+    dropped: int = 0
 
 
 class PeerClock(msgspec.Struct, frozen=True):

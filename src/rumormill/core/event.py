@@ -1,7 +1,7 @@
 """An event: what a publisher said, as protocols, logs and applications hand it to each other.
 
-Two other things are kept: notes, what a protocol must know again after a restart, and records, what
-it holds for other peers.
+Three other things are kept: notes, what a protocol must know again after a restart, records, what
+it holds for other peers, and the positions of named subscriptions.
 """
 
 from collections.abc import Mapping
@@ -17,6 +17,15 @@ UNASSIGNED: Final = -1
 
 VERSION: Final = "version"
 """`Event.via` of an event of a meta topic that announces a later version to a subscriber."""
+
+
+AGAIN: Final = "again"
+"""`Event.via` of an event that was handed out before and not acknowledged."""
+
+
+REPLY_TO: Final = "reply-to"
+CORRELATION_ID: Final = "correlation-id"
+"""Headers of a request: where replies are awaited, and what each of them repeats."""
 
 
 class Note(msgspec.Struct, frozen=True, gc=False):
@@ -42,8 +51,21 @@ class KeptRecord(msgspec.Struct, frozen=True):
     source: PeerId = b""
 
 
+class Position(msgspec.Struct, frozen=True, gc=False):
+    """How far a named subscription has come in its topic; without `next_offset` it is forgotten.
+
+    Everything before `next_offset` is done with, except what was handed out and has not been
+    acknowledged: `pending`, by offset.
+    """
+
+    topic: Topic
+    name: str
+    next_offset: int | None
+    pending: tuple[int, ...] = ()
+
+
 Kept: TypeAlias = Note | KeptRecord
-"""What is kept beside events."""
+"""What a protocol keeps beside events."""
 
 
 class Head(msgspec.Struct, frozen=True, gc=False):
@@ -64,8 +86,9 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
     A log adds what it knows, and until then it is not known: `received` is our own clock when the
     event came, `offset` its place in the topic, `protocol` the protocol that brought it. `via` is
-    "sync" when a subscriber gets what was fetched because it was missing, and "version" when it is
-    told of a later version of its topic.
+    "sync" when a subscriber gets what was fetched because it was missing, "version" when it is
+    told of a later version of its topic, and "again" when a named subscription hands out what it
+    handed out before.
 
     In a log `data` is what travelled. As an event is handed out, `data` is what its publisher gave,
     and `head` what it said besides, if anything: `key`, `headers` and `content_type` are its parts.
@@ -98,6 +121,11 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     def content_type(self) -> str:
         """What kind of data it is, as in MIME; empty if nobody said."""
         return "" if self.head is None else self.head.content_type
+
+    @property
+    def reply_to(self) -> Topic:
+        """The topic in which its publisher awaits replies, if it does (`Node.request`)."""
+        return self.headers.get(REPLY_TO, "")
 
 
 def filled(event: Event, received: float, offset: int, protocol: str) -> Event:

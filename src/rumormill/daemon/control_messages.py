@@ -2,10 +2,13 @@
 
 A frame is four bytes of length, big-endian, and one record. The client asks, the service answers
 each request with one record, in order; a `Subscribe` is answered with `Begun` and then with
-`Events` until the client hangs up. The length is checked before anything is read, on both sides.
+`Events` until the client hangs up. One with a name is answered with `Begun`, and the client goes on
+with `Take` and `Settle` (`control_consumers`). The length is checked before anything is read, on
+both sides.
 """
 
 import asyncio
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Literal, Union
@@ -17,6 +20,7 @@ from rumormill.core.api import (
     NO_OPTIONS,
     Completeness,
     FetchedHistory,
+    GroupView,
     PeerClock,
     PeerView,
     Reach,
@@ -24,12 +28,12 @@ from rumormill.core.api import (
     TopicOptions,
     TopicTree,
 )
-from rumormill.core.errors import RumormillError
+from rumormill.core.errors import LocalError
 from rumormill.core.event import Event, Head
 from rumormill.log.keeping import RetentionLine
 from rumormill.log.model import Retention, TopicExtent
 
-VERSION: Final = 1
+VERSION: Final = 2
 
 SOCKET_NAME: Final = "control.sock"
 
@@ -46,12 +50,20 @@ BATCH_EVENTS: Final = 256
 """Events in one batch: they share one commit of the log, and a client waits for one answer."""
 
 
+DEFAULT_HOME: Final = "~/.rumormill"
+
+
+def default_home() -> Path:
+    """Where the node of this user runs, unless another home is named."""
+    return Path(os.environ.get("RUMORMILL_HOME") or DEFAULT_HOME)
+
+
 def socket_path(home: Path) -> Path:
     """Where the node of a home listens to commands."""
     return home / SOCKET_NAME
 
 
-class ControlError(RumormillError):
+class ControlError(LocalError):
     """The daemon cannot be talked to, or refused; `code` names the kind for a program."""
 
     def __init__(self, sentence: str, code: str = "failed") -> None:
@@ -75,14 +87,22 @@ class Join(Request, tag="join", frozen=True):
     ticket: str
 
 
+class Said(msgspec.Struct, frozen=True):
+    """One message: its data, and its key, headers and content type if it has any."""
+
+    data: bytes
+    head: Head | None = None
+
+
 class Publish(Request, tag="publish", frozen=True):
-    """Publish messages in this order, each with this key, headers and content type, if given;
-    `parents` are the events that each of them follows."""
+    """Publish messages in this order; `parents` are the events that each of them follows. With
+    `copies`, one message, until so many other nodes have it, at most `timeout` seconds."""
 
     topic: str
-    data: list[bytes]
-    head: Head | None = None
+    items: list[Said]
     parents: list[str] = []
+    copies: int = 0
+    timeout: float = 0.0
 
 
 class Wait(Request, tag="wait", frozen=True):
@@ -106,6 +126,40 @@ class Subscribe(Request, tag="subscribe", frozen=True):
     """A filter on what events say (`core.where`)."""
     reach: Reach = ALONE
     """What is taken in besides the topic, likewise."""
+    follow: bool = False
+    """Whether the node stays in the topic when the last subscription has ended."""
+    fetch_since: float | None = None
+    """From when on what others have is fetched; `history` or this."""
+    buffer: int = 1024
+    overflow: str = "catch-up"
+    """How many events may wait, and what happens when more come."""
+    name: str = ""
+    """Of a named subscription, which is answered with `Begun` and then with what is asked for."""
+
+
+class Take(Request, tag="take", frozen=True):
+    """Wait for events of the named subscription of this connection; `Given` answers."""
+
+    most: int = 1
+
+
+class Settle(Request, tag="settle", frozen=True):
+    """Acknowledge events of the named subscription of this connection, or give them `back`;
+    `Settled` answers."""
+
+    offsets: list[int]
+    back: bool = False
+
+
+class ListGroups(Request, tag="groups", frozen=True):
+    """List the named subscriptions."""
+
+
+class ForgetGroup(Request, tag="forget-group", frozen=True):
+    """Forget a named subscription."""
+
+    topic: str
+    name: str
 
 
 class Sync(Request, tag="sync", frozen=True):
@@ -168,6 +222,13 @@ class ShowTree(Request, tag="show-tree", frozen=True):
     topic: str
 
 
+class Leave(Request, tag="leave", frozen=True):
+    """Leave a topic, or the topics of a pattern, and end all subscriptions to it."""
+
+    topic: str
+    meta: bool | None = None
+
+
 class ListPeers(Request, tag="peers", frozen=True):
     """List the connected peers."""
 
@@ -213,6 +274,12 @@ class Welcome(Answer, tag="welcome", frozen=True):
     version: int = VERSION
 
 
+class Joined(Answer, tag="joined", frozen=True):
+    """The answer to `Join`: who that node is."""
+
+    peer: bytes
+
+
 class Receipts(Answer, tag="receipts", frozen=True):
     """One receipt for each message."""
 
@@ -234,6 +301,30 @@ class Events(Answer, tag="events", frozen=True):
     lost: int = 0
     unreadable: int = 0
     gap: tuple[int, int] | None = None
+
+
+class Given(Answer, tag="given", frozen=True):
+    """The answer to `Take`: events, none at the end; and how the named subscription stands, of
+    which `lost` events were deleted by retention before they were handled."""
+
+    events: list[Event]
+    lost: int
+    pending: int
+    lag: int
+
+
+class Settled(Answer, tag="settled", frozen=True):
+    """The answer to `Settle`, when it is safe, or why it is not; and how things stand."""
+
+    pending: int
+    lag: int
+    error: str = ""
+
+
+class GroupList(Answer, tag="group-list", frozen=True):
+    """The answer to `ListGroups`."""
+
+    groups: list[GroupView]
 
 
 class TopicLine(TopicExtent, frozen=True):

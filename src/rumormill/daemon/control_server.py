@@ -19,6 +19,7 @@ from typing import Final
 
 from rumormill.core.errors import ConfigError, LocalError, OutOfTimeError, RumormillError
 from rumormill.daemon import control_messages as messages
+from rumormill.daemon.control_consumers import serve_consumer
 from rumormill.daemon.control_service import Service
 from rumormill.daemon.endpoint import close_server
 from rumormill.libp2p.listening import Listening
@@ -190,7 +191,10 @@ class ControlServer:
     ) -> None:
         try:
             if isinstance(request, messages.Subscribe):
-                await self._stream(request, reader, writer)
+                if request.name:
+                    await self._consume(request, reader, writer)
+                else:
+                    await self._stream(request, reader, writer)
                 return
             answer = await self._service.answer(request)
         except RumormillError as error:
@@ -199,6 +203,16 @@ class ControlServer:
         writer.write(messages.encode(answer))
         await writer.drain()
 
+    async def _consume(
+        self,
+        request: messages.Subscribe,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        consumer = await self._service.consume(request)
+        writer.write(messages.encode(messages.Begun(0)))
+        await serve_consumer(consumer, reader, writer)
+
     async def _stream(
         self,
         request: messages.Subscribe,
@@ -206,14 +220,7 @@ class ControlServer:
         writer: asyncio.StreamWriter,
     ) -> None:
         """Send events until the client hangs up; a client that is slow is waited for."""
-        batches = self._service.subscribe(
-            request.topic,
-            offset=request.offset,
-            since=request.since,
-            history=request.history,
-            where=request.where,
-            reach=request.reach,
-        )
+        batches = self._service.subscribe(request)
         hung_up = asyncio.ensure_future(reader.read(1))
         sending = asyncio.ensure_future(_send_all(batches, writer))
         try:

@@ -1,27 +1,24 @@
 """What a command can ask of a node: the same operations in this process and over the socket.
 
 `Service` is the interface, `NodeService` carries it out on a node of this process, `ControlClient`
-asks a running one. The control server calls the second for its clients, and so does a command that
-has no daemon, on a node of its own.
+(`control_client`) asks a running one. The control server calls the second for its clients, and so
+does a command that has no daemon, on a node of its own.
 """
 
 import asyncio
-import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import asdict, replace
 
 from rumormill.core.api import (
-    ALONE,
     FetchedHistory,
+    GroupView,
     Message,
     PeerClock,
     PeerView,
-    Reach,
     Receipt,
     TopicOptions,
     TopicTree,
@@ -32,6 +29,12 @@ from rumormill.core.ids import Topic
 from rumormill.core.patterns import is_pattern
 from rumormill.daemon import control_messages as messages
 from rumormill.daemon import upkeep
+from rumormill.daemon.control_consumers import (
+    Consumer,
+    NodeConsumer,
+    answer_groups,
+)
+from rumormill.daemon.control_messages import Begun, Events
 from rumormill.daemon.served_node import ServedNode, ServedSubscription
 from rumormill.log.event_log import EventLog
 from rumormill.log.keeping import behind_loss
@@ -52,25 +55,29 @@ class Service(ABC):
         """Carry out what is no subscription."""
 
     @abstractmethod
-    def subscribe(
-        self,
-        topic: Topic,
-        *,
-        offset: int | None = None,
-        since: float | None = None,
-        history: Literal["missed", "all", "none"] | None = None,
-        where: str | None = None,
-        reach: Reach = ALONE,
-    ) -> AsyncIterator[messages.Begun | messages.Events]:
+    def subscribe(self, request: messages.Subscribe) -> AsyncIterator[Begun | Events]:
         """First `Begun`, then batches of events until the iterator is closed."""
+
+    @abstractmethod
+    async def consume(self, request: messages.Subscribe) -> Consumer:
+        """Become a consumer of a named subscription."""
+
+    async def groups(self) -> list[GroupView]:
+        """All named subscriptions."""
+        return expected(await self.answer(messages.ListGroups()), messages.GroupList).groups
+
+    async def forget_group(self, topic: Topic, name: str) -> None:
+        """Forget one that nobody has open."""
+        expected(await self.answer(messages.ForgetGroup(topic, name)), messages.Done)
 
     async def welcome(self) -> messages.Welcome:
         """Who this is."""
         return expected(await self.answer(messages.Hello()), messages.Welcome)
 
-    async def join(self, ticket: str) -> None:
-        """Connect to another node."""
-        expected(await self.answer(messages.Join(ticket)), messages.Done)
+    async def join(self, ticket: str) -> PeerId:
+        """Connect to another node; return its peer id."""
+        answer = await self.answer(messages.Join(ticket))
+        return PeerId(expected(answer, messages.Joined).peer)
 
     async def reload(self) -> messages.Reloaded:
         """Read the settings, and the files of topics' keys and policies, again."""
@@ -99,8 +106,16 @@ class Service(ABC):
         parents: Sequence[str] = (),
     ) -> list[Receipt]:
         """Publish a batch in its order; return when all of it is safe in the log."""
-        request = messages.Publish(topic, list(data), head, list(parents))
+        items = [messages.Said(each, head) for each in data]
+        return await self.publish_items(messages.Publish(topic, items, list(parents)))
+
+    async def publish_items(self, request: messages.Publish) -> list[Receipt]:
+        """Publish a batch of which each message has a head of its own."""
         return expected(await self.answer(request), messages.Receipts).receipts
+
+    async def leave(self, topic: Topic, meta: bool | None) -> None:
+        """Leave a topic and end its subscriptions."""
+        expected(await self.answer(messages.Leave(topic, meta)), messages.Done)
 
     async def wait(self, topic: Topic, peers: int, seconds: float) -> None:
         """Wait for subscribers."""
@@ -189,17 +204,9 @@ class NodeService(Service):
         node = self._node
         match request:
             case messages.Hello(version):
-                if version != messages.VERSION:
-                    raise messages.ControlError(
-                        f"the daemon speaks version {messages.VERSION} of the control protocol and"
-                        f" the command version {version}; use the same rumormill for both",
-                        "version",
-                    )
-                peer = str(PeerId(node.id))
-                return messages.Welcome(peer, node.tickets, self._protocol, node.network_ticket())
+                return self._greet(version)
             case messages.Join(ticket):
-                await node.connect(ticket)
-                return messages.Done()
+                return messages.Joined(await node.connect(ticket))
             case (
                 messages.Reload()
                 | messages.Retain()
@@ -207,13 +214,11 @@ class NodeService(Service):
                 | messages.CompareClocks()
             ):
                 return await upkeep.carry_out(node, request, self._reload)
-            case messages.Publish(topic, data, head, parents):
-                if not 0 < len(data) <= messages.BATCH_EVENTS:
-                    raise messages.ControlError(
-                        f"a batch has 1 to {messages.BATCH_EVENTS} messages"
-                    )
-                items = _items(data, head)
-                return messages.Receipts(await node.publish_many(topic, items, parents=parents))
+            case messages.Publish():
+                return messages.Receipts(await self._publish(request))
+            case messages.Leave(topic, meta):
+                await node.unsubscribe(topic, unsubscribe_from_meta=meta)
+                return messages.Done()
             case messages.Wait() | messages.Sync():
                 try:
                     return await self._in_time(request)
@@ -230,8 +235,37 @@ class NodeService(Service):
                 return messages.TopicCreated(made.name)
             case messages.ShowTopic() | messages.ShowTree():
                 return await self._show(request)
+            case messages.ListGroups() | messages.ForgetGroup():
+                return await answer_groups(node, request)
             case _:
                 return messages.PeerList(node.peers)
+
+    def _greet(self, version: int) -> messages.Welcome:
+        """Say who this is, to who speaks the same."""
+        if version != messages.VERSION:
+            raise messages.ControlError(
+                f"the daemon speaks version {messages.VERSION} of the control protocol and"
+                f" the command version {version}; use the same rumormill for both",
+                "version",
+            )
+        node = self._node
+        peer = str(PeerId(node.id))
+        return messages.Welcome(peer, node.tickets, self._protocol, node.network_ticket())
+
+    async def _publish(self, request: messages.Publish) -> list[Receipt]:
+        if not 0 < len(request.items) <= (1 if request.copies else messages.BATCH_EVENTS):
+            raise messages.ControlError(f"a batch has 1 to {messages.BATCH_EVENTS} messages")
+        items = [_message(each) for each in request.items]
+        if not request.copies:
+            return await self._node.publish_many(request.topic, items, parents=request.parents)
+        receipt = await self._node.publish(
+            request.topic,
+            **asdict(items[0]),
+            parents=request.parents,
+            copies=request.copies,
+            timeout=request.timeout,
+        )
+        return [receipt]
 
     async def _show(self, request: messages.ShowTopic | messages.ShowTree) -> messages.Answer:
         if isinstance(request, messages.ShowTree):
@@ -280,29 +314,16 @@ class NodeService(Service):
                 return messages.Events(events, unreadable=unreadable, gap=gap)
             offset, since = last + 1, None
 
-    async def subscribe(
-        self,
-        topic: Topic,
-        *,
-        offset: int | None = None,
-        since: float | None = None,
-        history: Literal["missed", "all", "none"] | None = None,
-        where: str | None = None,
-        reach: Reach = ALONE,
-    ) -> AsyncIterator[messages.Begun | messages.Events]:
+    async def subscribe(self, request: messages.Subscribe) -> AsyncIterator[Begun | Events]:
         """First `Begun`, then batches of events until the iterator is closed.
 
         A reader who does not keep up costs no memory: the subscription reads what it missed from
         the log. With its last reader the node leaves a topic that it does not follow itself.
         """
-        if is_pattern(topic) and (offset or since is not None):
+        topic, offset = request.topic, request.offset
+        if is_pattern(topic) and (offset or request.since is not None):
             raise LocalError(f"{topic!r} stands for many topics: begin now, or with all of each")
-        start = await asyncio.to_thread(find_offset, self._node.log, topic, offset, since)
-        if offset != 0 and not _end_of(self._node.log, topic):
-            start = None  # there is nothing to begin with, and all that ever was is not asked for
-        subscription = await self._node.subscribe(
-            topic, history=history, since_offset=start, follow=False, where=where, **asdict(reach)
-        )
+        subscription, start = await self._subscribe(request)
         try:
             yield messages.Begun(_end_of(self._node.log, topic) if start is None else start)
             lost = 0
@@ -315,11 +336,39 @@ class NodeService(Service):
         finally:
             subscription.close()
 
+    async def consume(self, request: messages.Subscribe) -> Consumer:
+        """Become a consumer."""
+        subscription, _ = await self._subscribe(request)
+        return NodeConsumer(subscription)
 
-def _items(data: list[bytes], head: Head | None) -> Sequence[bytes | Message]:
-    if head is None:
-        return data
-    return [Message(each, head.key, head.headers, head.content_type) for each in data]
+    async def _subscribe(
+        self, request: messages.Subscribe
+    ) -> tuple[ServedSubscription, int | None]:
+        """Subscribe for somebody; also where in the log that begins, if not now."""
+        log, topic, offset = self._node.log, request.topic, request.offset
+        start = await asyncio.to_thread(find_offset, log, topic, offset, request.since)
+        if offset != 0 and not _end_of(log, topic):
+            start = None  # there is nothing to begin with, and all that ever was is not asked for
+        subscription = await self._node.subscribe(
+            topic,
+            name=request.name or None,
+            auto_ack=False,
+            history=request.history,
+            since=request.fetch_since,
+            since_offset=start,
+            buffer=request.buffer,
+            overflow=request.overflow,
+            follow=request.follow or bool(request.name),
+            where=request.where,
+            **asdict(request.reach),
+        )
+        return subscription, start
+
+
+def _message(said: messages.Said) -> Message:
+    if said.head is None:
+        return Message(said.data)
+    return Message(said.data, said.head.key, said.head.headers, said.head.content_type)
 
 
 def find_offset(log: EventLog, topic: Topic, offset: int | None, since: float | None) -> int | None:
@@ -332,8 +381,7 @@ def find_offset(log: EventLog, topic: Topic, offset: int | None, since: float | 
     info = log.topic(topic)
     if info is None:
         return max(offset, 0)
-    start = info.next_offset + offset if offset < 0 else offset
-    return max(start, info.first_offset)
+    return max(info.place(offset), info.first_offset)
 
 
 def read_history(
@@ -386,90 +434,3 @@ async def _batch(subscription: ServedSubscription) -> list[Event] | None:
         events.append(event)
         size += len(event.data)
     return events
-
-
-_READ_AHEAD = 256 * 1024
-"""Bytes that wait for a command that is busy printing; more stay with the daemon."""
-
-
-class NoDaemonError(messages.ControlError):
-    """Nobody serves this home."""
-
-
-class ControlClient(Service):
-    """A connection to a daemon. Make it with `connect`, close it with `close`.
-
-    Calls are made one at a time; a subscription has a connection of its own, because it never ends
-    by itself.
-    """
-
-    def __init__(
-        self, path: Path, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        self._path = path
-        self._reader = reader
-        self._writer = writer
-
-    @classmethod
-    async def connect(cls, path: Path) -> Self:
-        """Connect to the daemon at a socket; `NoDaemonError` when there is no socket."""
-        try:
-            reader, writer = await asyncio.open_unix_connection(str(path), limit=_READ_AHEAD)
-        except FileNotFoundError:
-            raise NoDaemonError(f"no daemon runs in {path.parent}", "no-daemon") from None
-        except ConnectionRefusedError:
-            raise messages.ControlError(
-                f"nobody answers at {path}: the daemon died and left its socket; start it again"
-                f" with `rumormill node`, or remove the file",
-                "stale",
-            ) from None
-        except OSError as error:
-            if len(str(path)) > 100:
-                raise NoDaemonError(f"no daemon runs in {path.parent}", "no-daemon") from None
-            raise messages.ControlError(
-                f"cannot connect to the daemon at {path}: {error.strerror or error}"
-            ) from error
-        client = cls(path, reader, writer)
-        try:
-            await client.welcome()
-        except messages.ControlError:
-            await client.close()
-            raise
-        return client
-
-    async def close(self) -> None:
-        """Hang up."""
-        self._writer.close()
-
-    async def answer(self, request: messages.Request) -> messages.Answer:
-        """Ask the daemon."""
-        with contextlib.suppress(OSError):  # the daemon may have said why before it hung up
-            self._writer.write(messages.encode(request))
-            await self._writer.drain()
-        return await self._next()
-
-    async def _next(self) -> messages.Answer:
-        answer = await messages.read_answer(self._reader)
-        if answer is None:
-            raise messages.ControlError("the daemon has stopped", "gone")
-        return answer
-
-    async def subscribe(
-        self,
-        topic: Topic,
-        *,
-        offset: int | None = None,
-        since: float | None = None,
-        history: Literal["missed", "all", "none"] | None = None,
-        where: str | None = None,
-        reach: Reach = ALONE,
-    ) -> AsyncIterator[messages.Begun | messages.Events]:
-        """First `Begun`, then batches of events until the iterator is closed."""
-        client = await self.connect(self._path)
-        try:
-            request = messages.Subscribe(topic, offset, since, history, where, reach)
-            yield expected(await client.answer(request), messages.Begun)
-            while True:
-                yield expected(await client._next(), messages.Events)
-        finally:
-            await client.close()

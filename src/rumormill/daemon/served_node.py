@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 from rumormill.core.api import (
     Completeness,
     FetchedHistory,
+    GroupView,
     Linking,
     Message,
     PeerClock,
@@ -37,7 +38,24 @@ class ServedSubscription(Protocol):
     def waiting(self) -> int:
         """Events that can be had without waiting."""
 
+    @property
+    def pending(self) -> int:
+        """Of a named one: events that are not acknowledged."""
+
+    @property
+    def lag(self) -> int:
+        """Of a named one: events behind them in the log."""
+
     async def __anext__(self) -> Event: ...
+
+    async def batch(self, limit: int) -> list[Event]:
+        """Wait for events, at most so many; none at the end."""
+
+    async def ack(self, *events: Event | int) -> None:
+        """Acknowledge events of a named one; return when that is safe."""
+
+    async def nack(self, *events: Event | int) -> None:
+        """Give events of a named one back."""
 
     def close(self) -> None:
         """End it."""
@@ -104,7 +122,7 @@ class ServedNode(Protocol):
     async def peer_clocks(self) -> list[PeerClock]:
         """What time connected nodes have."""
 
-    async def connect(self, ticket: str) -> str:
+    async def connect(self, ticket: str) -> PeerId:
         """Connect to another node."""
 
     async def wait_until_ready(
@@ -157,8 +175,13 @@ class ServedNode(Protocol):
         self,
         topic: Topic,
         *,
+        name: str | None,
+        auto_ack: bool,
         history: Literal["missed", "all", "none"] | None,
+        since: float | None,
         since_offset: int | None,
+        buffer: int,
+        overflow: str,
         follow: bool,
         where: str | None,
         recursive: bool,
@@ -168,6 +191,29 @@ class ServedNode(Protocol):
         unsubscribe_from_meta: bool | None,
     ) -> ServedSubscription:
         """Subscribe; without `follow`, the topic is left with its last subscription."""
+
+    async def unsubscribe(self, topic: Topic, *, unsubscribe_from_meta: bool | None = None) -> None:
+        """Leave a topic and end its subscriptions."""
+
+    async def publish(
+        self,
+        topic: Topic,
+        data: bytes | str,
+        *,
+        key: bytes | str | None,
+        headers: Mapping[str, str] | None,
+        content_type: str | None,
+        parents: Iterable[str],
+        copies: int,
+        timeout: float,  # noqa: ASYNC109 (as in `Node`)
+    ) -> Receipt:
+        """Publish; return when it is safe here, and as many others have it."""
+
+    def groups(self) -> list[GroupView]:
+        """All named subscriptions."""
+
+    async def forget_group(self, topic: Topic, name: str) -> None:
+        """Forget one of them."""
 
     async def sync(
         self,

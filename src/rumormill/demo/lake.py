@@ -9,6 +9,7 @@ Spark is stopped, which ends the call.
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -109,14 +110,14 @@ class Mill:
 
     async def mill(
         self,
-        traces: Mapping[Participant, Sequence[str]],
+        results: Mapping[Participant, tuple[Sequence[str], Mapping[str, Any]]],
         script: Script,
         tell: Callable[[str], None],
     ) -> None:
-        """Make the lake's tables of the traces of all runs."""
+        """Make the lake's tables of the traces of all runs, and of what was noted of each."""
         files = [
             TraceFile(run_of(each.label), number, path)
-            for each, paths in traces.items()
+            for each, (paths, _) in results.items()
             for number, path in enumerate(paths)
         ]
         about = {
@@ -125,8 +126,9 @@ class Mill:
                 "preset": each.preset,
                 "peers": script.nodes,
                 "seed": str(script.seed),
+                "figures": json.dumps(noted),
             }
-            for each in traces
+            for each, (_, noted) in results.items()
         }
         source = Source(PART, self._folder, tuple(files), about=about)
         await self._do(lambda: mill(self._spark, source, self.lake, tell=tell))

@@ -26,8 +26,8 @@ import msgspec
 from rumormill.core.errors import LocalError
 from rumormill.core.ids import MessageId, PeerId
 from rumormill.core.trace import DeliverMessage, NodeDown, PublishMessage, TracePayload
+from rumormill.daemon.control_client import ControlClient
 from rumormill.daemon.control_messages import socket_path
-from rumormill.daemon.control_service import ControlClient
 from rumormill.demo.script import Participant, Script
 from rumormill.log.event_log import EventLog
 from rumormill.node.config import NodeConfig

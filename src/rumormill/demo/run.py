@@ -104,6 +104,9 @@ class Result(msgspec.Struct, frozen=True):
     """Publications that were under way when their node was killed."""
     audit: Audit
     traces: list[str]
+    noted: dict[str, Any]
+    """What its traces do not say: who was killed and when, what topics are called, what was
+    acknowledged and lost."""
 
 
 Follow = Callable[[Network], contextlib.AbstractAsyncContextManager[None]]
@@ -123,7 +126,6 @@ class Run:
         self, participant: Participant, script: Script, folder: Path, watcher: Watcher
     ) -> None:
         self._label = participant.label
-        self._quiet = participant.quiet
         self._script = script
         self._watcher = watcher
         self.network = Network(participant, script, folder)
@@ -162,6 +164,15 @@ class Run:
             self._unacknowledged,
             found,
             [str(each) for each in traces],
+            {
+                "faults": [
+                    (each.killed_at, each.back_at, f"n{each.node} killed")
+                    for each in self._absences
+                ],
+                "topic_names": {called: name for name, called in self.network.names.items()},
+                "acknowledged": found.acknowledged,
+                "lost": found.lost,
+            },
         )
 
     async def _publish(self) -> None:
@@ -226,15 +237,11 @@ class Run:
             queue.task_done()
 
     async def _settle(self) -> None:
-        """Wait until every log has everything, or nothing comes any more."""
+        """Wait until every log has everything, but not for ever."""
         owed = Counter(each.topic for each in self._acknowledged)
-        begin = grown_at = time.monotonic()
-        before: list[dict[str, int]] = []
-        while True:
+        begin = time.monotonic()
+        while time.monotonic() - begin < SETTLE_SECONDS:
             kept = [await self.network.kept(node) for node in range(self._script.nodes + 1)]
-            moment = time.monotonic()
-            if kept != before:
-                before, grown_at = kept, moment
             # Somebody may have an event more than there are receipts: its publisher was killed.
             most = {
                 topic: max(each.get(topic, 0) for each in kept) for topic in self._script.topics
@@ -244,8 +251,6 @@ class Run:
                 for each in kept
                 for topic, count in each.items()
             ):
-                return
-            if moment - grown_at > self._quiet or moment - begin > SETTLE_SECONDS:
                 return
             await asyncio.sleep(_LOOK)
 
@@ -372,9 +377,13 @@ async def _run(
 async def _mill(runs: Sequence[RunSummary], script: Script, watcher: Watcher, mill: "Mill") -> None:
     from rumormill.demo.lake import run_of  # noqa: PLC0415 (an extra)
 
-    traces = {run.participant: run.result.traces for run in runs if run.result is not None}
+    results = {
+        run.participant: (run.result.traces, run.result.noted)
+        for run in runs
+        if run.result is not None
+    }
     watcher.say("Spark mills the traces of all runs")
-    await mill.mill(traces, script, lambda text: watcher.say(f"Spark: {text}"))
+    await mill.mill(results, script, lambda text: watcher.say(f"Spark: {text}"))
     found = figures_of_lake(mill.lake)
     for run in runs:
         run.figures = found.get(run_of(run.participant.label))

@@ -37,9 +37,6 @@ class Participant(msgspec.Struct, frozen=True):
     label: str
     protocol: str
     preset: str = "default"
-    quiet: float = 40.0
-    """Seconds without growth of any log after which nothing will come any more. Our choice: until
-    everybody must have compared histories with somebody, at sync's intervals."""
 
 
 PARTICIPANTS: Final = (

@@ -202,8 +202,7 @@ class Swarm:
         # Not at once: whoever blames is in the midst of its work.
         loop = asyncio.get_running_loop()
         for connection in self._connections_of(peer):
-            end = partial(connection.close, f"cut off for {for_what}", orderly=False)
-            loop.call_soon(end)
+            loop.call_soon(partial(connection.close, f"cut off for {for_what}", orderly=False))
 
     @staticmethod
     def _now() -> float:
@@ -303,7 +302,6 @@ class Swarm:
         peers = self.book.give_all(ticket)
         if keep:
             self._wanted.update(dict.fromkeys(peers))
-
         reached = await race([partial(self._reach, peer) for peer in peers])
         if isinstance(reached, list):
             raise LocalError("; ".join(reached))
@@ -362,9 +360,11 @@ class Swarm:
         if not endpoints:
             raise LocalError(f"no address is known of {keys.PeerId(peer)}")
         self._make_room()
-        if self._bans.is_banned(peer, self._now()):
+        banned, now = self._bans.is_banned, self._now()
+        admitted = [each for each in endpoints if not banned(origin_of(each.host).group, now)]
+        if banned(peer, now) or not admitted:
             raise LocalError(f"{keys.PeerId(peer)} was cut off, and is not dialled for a while")
-        found = await race([partial(self._dial_at, peer, endpoint) for endpoint in endpoints])
+        found = await race([partial(self._dial_at, peer, endpoint) for endpoint in admitted])
         if not isinstance(found, list):
             found.transient = transient
             return self.connections.get(peer, found)

@@ -5,7 +5,7 @@ from concurrent.futures import Future
 
 import msgspec
 
-from rumormill.core.event import Event, Kept
+from rumormill.core.event import Event, Kept, Position
 from rumormill.core.histogram import Histogram
 from rumormill.log.model import Appended
 
@@ -17,7 +17,7 @@ class Call(msgspec.Struct):
 
     events: Sequence[Event]
     size: int
-    notes: Sequence[Kept]
+    notes: Sequence[Kept | Position]
     ticket: Ticket = msgspec.field(default_factory=Future)
 
 

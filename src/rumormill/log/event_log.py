@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from rumormill.core.errors import ConfigError
-from rumormill.core.event import Event, Kept
+from rumormill.core.event import Event, Kept, Position
 from rumormill.core.history import Key
 from rumormill.log import check, errors, model, reader, schema
 from rumormill.log.calls import Call, Counters, Ticket
@@ -87,7 +87,7 @@ class EventLog:
     # Writing
 
     def append(
-        self, events: Sequence[Event], *, wait: bool = True, notes: Sequence[Kept] = ()
+        self, events: Sequence[Event], *, wait: bool = True, notes: Sequence[Kept | Position] = ()
     ) -> Ticket:
         """Queue events for the next group commit; the ticket resolves when they are safe.
 

@@ -113,6 +113,12 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
+def spare_bytes(path: str | Path, reserve: int) -> int:
+    """What is free beside a reserve, which is at most a quarter of the file system."""
+    disk = os.statvfs(path)
+    return disk.f_frsize * disk.f_bavail - min(reserve, disk.f_frsize * disk.f_blocks // 4)
+
+
 def write_all(descriptor: int, content: bytes) -> None:
     """Write all of it, in as many steps as the system needs."""
     view = memoryview(content)

@@ -5,7 +5,6 @@ back: the log knows how far it has deleted.
 """
 
 import contextlib
-import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +14,7 @@ import msgspec
 
 from rumormill.core.errors import ConfigError
 from rumormill.core.ids import Topic
-from rumormill.log import reader
+from rumormill.log import files, reader
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import Retention, TopicExtent
 from rumormill.log.retention import give_back
@@ -137,8 +136,7 @@ def has_room(log: EventLog) -> bool:
     """Whether a log that was full can be thought to have room again; the next append shows."""
     if log.home is None or log.config.max_database_bytes is not None:
         return False
-    disk = os.statvfs(log.home)
-    return disk.f_bavail * disk.f_frsize >= max(log.config.reserve_bytes, _SOME_ROOM)
+    return files.spare_bytes(log.home, log.config.reserve_bytes) > _SOME_ROOM
 
 
 def set_aside(home: Path) -> list[Path]:

@@ -50,6 +50,10 @@ class TopicExtent(msgspec.Struct, frozen=True, gc=False):
     size: int = 0
     head_hash: bytes = b""
 
+    def place(self, offset: int) -> int:
+        """An offset as given: below 0 it counts from the end, -5 for the last five."""
+        return offset if offset >= 0 else max(self.first_offset, self.next_offset + offset)
+
 
 class Range(msgspec.Struct, frozen=True):
     """The events `start` to `stop - 1` of a topic."""
@@ -134,8 +138,9 @@ class StoreConfig(msgspec.Struct, frozen=True):
     """Most bytes of the database file; None leaves it to the disk, or to 1 GiB in memory."""
 
     reserve_bytes: int = 64 * 2**20
-    """What appends leave free on the disk: a write-ahead log is folded into as much more of the
-    database (32 MiB), and deleting takes as much again before it gives back. 0: nothing."""
+    """What appends leave free on the disk, of a small one a quarter: a write-ahead log is folded
+    into as much more of the database (32 MiB), and deleting takes as much again before it gives
+    back. 0: nothing."""
 
     readers: int = 4
     """Most read connections at once; more readers wait. Each holds up to 2 MiB of cache."""

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any, Final
 
-from rumormill.core.event import Kept, KeptRecord, Note
+from rumormill.core.event import Kept, KeptRecord, Note, Position
 from rumormill.log.notes import put_notes
+from rumormill.log.positions import put_positions
 from rumormill.log.reader import Log
 from rumormill.log.rows import HASH_BYTES
 
@@ -32,10 +33,11 @@ _FIELDS: Final = "key, value, proof, since, own, source, seal"
 _PUT: Final = f"INSERT OR REPLACE INTO records ({_FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
 
 
-def put_kept(db: sqlite3.Connection, kept: Sequence[Kept]) -> None:
-    """Write notes and records in the open transaction."""
+def put_kept(db: sqlite3.Connection, kept: Sequence[Kept | Position]) -> None:
+    """Write notes, records and positions in the open transaction."""
     put_notes(db, [each for each in kept if isinstance(each, Note)])
     put_records(db, [each for each in kept if isinstance(each, KeptRecord)])
+    put_positions(db, [each for each in kept if isinstance(each, Position)])
 
 
 def put_records(db: sqlite3.Connection, records: Sequence[KeptRecord]) -> None:

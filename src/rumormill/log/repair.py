@@ -24,6 +24,7 @@ from rumormill.log.index_rows import get_record, get_refusals, likely_window
 from rumormill.log.index_tree import begin_history
 from rumormill.log.model import Report, StoreConfig
 from rumormill.log.notes import copy_notes
+from rumormill.log.positions import copy_positions
 from rumormill.log.reader import walk
 from rumormill.log.records import copy_records
 from rumormill.log.rows import (
@@ -103,6 +104,7 @@ def _rebuild(
         if source is not None:
             copy_notes(source, target)
             copy_records(source, target)
+            copy_positions(source, target)
         schema.put_stamp(target, fresh.generation)
         target.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     sync_directory(home)

@@ -6,10 +6,12 @@ has something to link to. Offsets are never touched. Every transaction deletes a
 rows, so that appends wait for milliseconds at most, and the space goes back in bounded steps.
 """
 
+import contextlib
 from collections.abc import Callable
 from functools import partial
 
 from rumormill.core.history import Deleted
+from rumormill.log.errors import DiskFullError
 from rumormill.log.indexer import Gone, Indexer
 from rumormill.log.model import Durability, Retention
 from rumormill.log.rows import ROW_BYTES_SQL, UNKNOWN_HASH, Group, TopicRow
@@ -43,8 +45,9 @@ class Retainer:
         while count := self._writer.run(step).result():
             deleted += count
         if deleted:
-            give_back(self._writer)
-            self._writer.run(self._writer.checkpoint).result()
+            with contextlib.suppress(DiskFullError):  # then the space comes back later
+                give_back(self._writer)
+                self._writer.run(self._writer.checkpoint).result()
         row = self._writer.topics.get(topic)
         if self._segments is not None and row is not None:
             self._segments.prune(topic, row.first_offset)

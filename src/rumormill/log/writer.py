@@ -11,7 +11,6 @@ both cases, because an id that is already there is answered with its offset.
 """
 
 import contextlib
-import os
 import sqlite3
 import threading
 import time
@@ -24,20 +23,14 @@ from typing import Any, TypeVar
 
 from rumormill.core.event import UNASSIGNED, Event
 from rumormill.core.history import Deleted
-from rumormill.log import errors
+from rumormill.log import errors, files
 from rumormill.log.calls import Call, Counters, Ticket
 from rumormill.log.errors import StoreError
 from rumormill.log.heads import Upkeep
 from rumormill.log.model import Appended, Durability, StoreConfig
 from rumormill.log.records import put_kept
 from rumormill.log.rows import INSERT, MAX_OFFSET, EventRow, Group, TopicRow, make_row
-from rumormill.log.schema import (
-    put_events,
-    put_stamp,
-    put_topics,
-    put_unwitnessed,
-    rollback,
-)
+from rumormill.log.schema import put_events, put_stamp, put_topics, put_unwitnessed, rollback
 
 _Places = tuple[list[int], dict[int, None]]
 """The offsets of an append's events, and which of the events were there before."""
@@ -359,14 +352,12 @@ class Writer:
 
     def _check_room(self) -> None:
         """Keep appends out of the room that retention and checkpoints need to make more of it."""
-        if self._upkeep is not None and self.config.reserve_bytes:
-            found = os.statvfs(self._where)
-            if found.f_bavail * found.f_frsize < self.config.reserve_bytes:
-                raise errors.DiskFullError(
-                    f"no room left for the store {self._where} but the last"
-                    f" {self.config.reserve_bytes} bytes, which retention needs"
-                    " (store.reserve_bytes): free some space and try again"
-                )
+        reserve = 0 if self._upkeep is None else self.config.reserve_bytes
+        if reserve and files.spare_bytes(self._where, reserve) < 0:
+            raise errors.DiskFullError(
+                f"no room left for the store {self._where} but what retention needs"
+                " (store.reserve_bytes): free some space and try again"
+            )
 
     def _insert_new(self, group: Group, calls: list[Call]) -> list[_Places]:
         """Insert events whose ids are all new, in one go; `_KnownIdError` if one is not."""

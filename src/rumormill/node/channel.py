@@ -52,6 +52,9 @@ _HELD_MESSAGES = 1024
 """Messages that may arrive before our own stream is open; a peer says hello, not more."""
 
 
+_Queued = tuple[bytes, float, trace.RpcMeta]
+
+
 class MachineSide(Protocol):
     """What the parts of a node need of its driver: a way to the machine and to the trace."""
 
@@ -70,6 +73,9 @@ class MachineSide(Protocol):
 
     def record(self, entry: trace.TracePayload) -> None:
         """Trace something that happens now."""
+
+    def drop(self, peer: PeerId, meta: trace.RpcMeta, reason: str) -> None:
+        """A message is not sent: trace it, and tell who has a receipt for it."""
 
     @property
     def count(self) -> Callable[[str], None]:
@@ -140,12 +146,11 @@ class Channel(StreamHandler):
         self._resuming = False
         """Whether our stream was lost and is being opened again for a peer that has not left."""
         self._stream: Stream | None = None
-        self._urgent: deque[tuple[bytes, float]] = deque()
-        self._bulk: deque[tuple[bytes, float]] = deque()
-        """What waits, and since when."""
+        self._urgent: deque[_Queued] = deque()
+        self._bulk: deque[_Queued] = deque()
+        """What waits, since when, and what it carries."""
         self._rest: bytes | memoryview = b""
-        self._rest_since = 0.0
-        self._cut_short = b""
+        self._cut_short: _Queued | None = None
         """The message of which `_rest` is the end."""
         self.replaced = False
         """Whether another channel has taken this one's place."""
@@ -168,8 +173,8 @@ class Channel(StreamHandler):
     def waits_since(self) -> float | None:
         """When what has waited longest was queued; None when nothing waits."""
         heads = [queue[0][1] for queue in (self._urgent, self._bulk) if queue]
-        if self._rest:
-            heads.append(self._rest_since)
+        if self._cut_short is not None:
+            heads.append(self._cut_short[1])
         return min(heads, default=None)
 
     @property
@@ -219,13 +224,13 @@ class Channel(StreamHandler):
                 stream.handler.channel = self
         self._early, old._early = old._early, []
         self.most = old.most
-        if old._cut_short:
-            self._bulk.append((old._cut_short, old._rest_since))
+        if old._cut_short is not None:
+            self._bulk.append(old._cut_short)
         self._bulk.extend(old._bulk)
-        self._queue(sum(len(framed) for framed, _ in self._bulk))
+        self._queue(sum(len(framed) for framed, _, _ in self._bulk))
         was_open, old.protocol = old.open, ""
         old._incoming = {}
-        old._drop_queue()
+        old._clear_queue()
         if was_open:
             self.driver.on_channel_replaced(old)
 
@@ -284,24 +289,24 @@ class Channel(StreamHandler):
             self.most = min(size for _, size, _ in suspects) - 1
             self.driver.limits[self.peer] = self.most
             for _, _, meta in suspects:
-                self.driver.record(trace.DropRPC(self.peer, meta, TOO_LARGE))
+                self.driver.drop(self.peer, meta, TOO_LARGE)
 
     def _resume(self) -> None:
         """Open our stream again; what waits for it, waits on, unless the peer does not take it."""
         self._resuming = True
         waiting = list(self._bulk)
-        if self._cut_short:
-            waiting.insert(0, (self._cut_short, self._rest_since))
-        self._rest = self._cut_short = b""
+        if self._cut_short is not None:
+            waiting.insert(0, self._cut_short)
+        self._rest, self._cut_short = b"", None
         self._bulk = deque(each for each in waiting if not 0 < self.most < len(each[0]))
-        left = sum(len(framed) for queue in (self._urgent, self._bulk) for framed, _ in queue)
+        left = sum(len(framed) for queue in (self._urgent, self._bulk) for framed, *_ in queue)
         self._queue(left - self.queued_bytes)
         self._start_later()
 
     def _lose(self, reason: str) -> None:
         was_open = self.open
         self.protocol, self._resuming = "", False
-        self._drop_queue()
+        self._drop_queue(reason)
         if self.connection.closed_because is not None:
             self.stop()
         elif reason != REFUSED:
@@ -318,10 +323,19 @@ class Channel(StreamHandler):
         self.queued_bytes += size
         self.driver.queued_bytes += size
 
-    def _drop_queue(self) -> None:
+    def _drop_queue(self, reason: str) -> None:
+        """What waits will not be sent, and what was begun is of no use to the peer."""
+        waiting = [*self._urgent, *self._bulk]
+        if self._cut_short is not None:
+            waiting.insert(0, self._cut_short)
+        self._clear_queue()
+        for _, _, meta in waiting:
+            self.driver.drop(self.peer, meta, reason)
+
+    def _clear_queue(self) -> None:
         self._urgent.clear()
         self._bulk.clear()
-        self._rest = self._cut_short = b""
+        self._rest, self._cut_short = b"", None
         self._queue(-self.queued_bytes)
         self.slow = False
 
@@ -340,8 +354,8 @@ class Channel(StreamHandler):
             taken = stream.send(frame)
             self.taken += taken
             if taken < size:
-                self._rest, self._cut_short = memoryview(frame)[taken:], frame
-                self._rest_since = self.driver.steady()
+                self._cut_short = (frame, self.driver.steady(), message.meta)
+                self._rest = memoryview(frame)[taken:]
                 self._queue(len(self._rest))
             return ""
         config = self.driver.config
@@ -351,7 +365,8 @@ class Channel(StreamHandler):
             or self.driver.queued_bytes + size > config.queue_bytes_total
         ):
             return QUEUE_FULL
-        (self._urgent if message.urgent else self._bulk).append((frame, self.driver.steady()))
+        queue = self._urgent if message.urgent else self._bulk
+        queue.append((frame, self.driver.steady(), message.meta))
         self._queue(size)
         return ""
 
@@ -365,15 +380,15 @@ class Channel(StreamHandler):
                 if not queue:
                     self.slow = False
                     break
-                self._cut_short, self._rest_since = queue.popleft()
-                self._rest = self._cut_short
+                self._cut_short = queue.popleft()
+                self._rest = self._cut_short[0]
             taken = stream.send(bytes(self._rest))
             self.taken += taken
             self._queue(-taken)
             if taken < len(self._rest):
                 self._rest = memoryview(self._rest)[taken:]
                 break
-            self._rest = self._cut_short = b""
+            self._rest, self._cut_short = b"", None
         self.driver.on_change()
 
     # The peer's stream: receiving.

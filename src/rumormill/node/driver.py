@@ -328,17 +328,11 @@ class Driver:
         scores, views = self.machine.view().scores, []
         for peer, connection in self._swarm.connections.items():
             channel = self.channels.get(peer)
-            views.append(
-                PeerView(
-                    str(ReadablePeerId(peer)),
-                    connection.remote_address,
-                    connection.outbound,
-                    channel.protocol if channel is not None else "",
-                    channel.queued_messages if channel is not None else 0,
-                    channel.queued_bytes if channel is not None else 0,
-                    scores.get(peer),
-                )
-            )
+            view = PeerView(ReadablePeerId(peer), connection.remote_address, connection.outbound)
+            if channel is not None:
+                held = (channel.protocol, channel.queued_messages, channel.queued_bytes)
+                view = PeerView(view.id, view.address, view.outbound, *held, scores.get(peer))
+            views.append(view)
         return views
 
     # Effects.
@@ -439,9 +433,14 @@ class Driver:
             if not refusal:
                 record((now, own, SendRPC(peer, meta)))
                 continue
-            record((now, own, trace.DropRPC(peer, meta, refusal)))
+            self.drop(peer, meta, refusal)
             if refusal == QUEUE_FULL:
                 self._on_queue_full(peer, message, len(framed))
+
+    def drop(self, peer: PeerId, meta: trace.RpcMeta, reason: str) -> None:
+        """A message is not sent: trace it, and tell who has a receipt for it."""
+        self.record(trace.DropRPC(peer, meta, reason))
+        self.journal.receipts.drop(meta)
 
     def _on_queue_full(self, peer: PeerId, message: WireMessage, size: int) -> None:
         self._swarm.count("queue-full")

@@ -34,6 +34,7 @@ from rumormill.node.change import Change
 from rumormill.node.config import NodeConfig
 from rumormill.node.delays import Delays
 from rumormill.node.log_reader import LogReader
+from rumormill.node.receipts import Receipts
 from rumormill.node.subscription import Subscription
 from rumormill.node.topic_access import TopicAccess
 from rumormill.node.waiting_notes import WaitingNotes
@@ -115,6 +116,7 @@ class Journal:
         self.taken = self._settled = 0
         """How many events and notes were taken, and of how many of them the fate is known."""
         self.reader = LogReader(log)
+        self.receipts = Receipts()
         self._drained: asyncio.Future[None] | None = None
 
     # Subscribers.
@@ -200,9 +202,7 @@ class Journal:
         if event is None or effect.error:
             order.set_exception(self._refusal or LocalError(effect.error))
             return
-        place = self._answers.get((event.topic, event.id))
-        offset, safe = (-1, None) if place is None else (place.offset, place.durable_at)
-        order.set_result(Receipt(event.topic, event.id, offset, safe, effect.peers, effect.note))
+        order.set_result(self.receipts.make(effect, event, self._answers))
 
     def _is_congested(self) -> bool:
         """Whether a publisher must wait: for the disk, or for peers."""

@@ -43,6 +43,7 @@ from rumormill.node.config import (
     tcp_address,
 )
 from rumormill.node.driver import Driver
+from rumormill.node.groups import Groups
 from rumormill.node.journal import Journal
 from rumormill.node.metrics import Counts
 from rumormill.node.patterns import Patterns
@@ -55,6 +56,7 @@ from rumormill.protocols.registry import Hooks, MessageIdFunction, ProtocolSpec
 from rumormill.sync.config import SyncConfig
 from rumormill.sync.peer import SyncedPeer
 from rumormill.trace.entries import Observer, Recorder
+from rumormill.wire import keys
 
 
 class NodeLife:
@@ -133,6 +135,7 @@ class NodeLife:
         """Keys and policies of topics: they may be given and changed while the node runs."""
         self._validators = Validators(self._callbacks, self.access)
         self._change = Change()
+        self._requests, self._replied = 0, dict[TopicName, None]()
         self._doors: dict[Doors, None] = {}
 
     # Life.
@@ -160,7 +163,7 @@ class NodeLife:
         # A large store takes a while to open, in which others on this loop go on.
         self._log = await asyncio.to_thread(EventLog, self._home, self._store_config)
         try:
-            self._counts = Counts()
+            self._groups, self._counts = await asyncio.to_thread(Groups, self._log), Counts()
             self._recorder = Recorder((self._counts, *self._observers))
             journal = Journal(self._log, self.id, spec.name, config, self._change, self.access)
             journal.on_lost = self._on_lost
@@ -244,6 +247,7 @@ class NodeLife:
         await topics.take_leave(self._spec, self._driver)
         await self._swarm.close()
         await self._journal.drain()
+        self._groups.close()
         for subscription in [*self._journal.all_subscriptions(), *self._patterns]:
             subscription.close()
         self._driver.stop("closed")
@@ -256,11 +260,11 @@ class NodeLife:
         self._log.close()
 
     @property
-    def id(self) -> PeerId:
-        """This node's peer id."""
+    def id(self) -> keys.PeerId:
+        """This node's peer id: bytes, and as text (`str`) what tickets and people have."""
         if not hasattr(self, "identity"):
             self._check_running()
-        return self.identity.peer
+        return keys.PeerId(self.identity.peer)
 
     def _enter(
         self,

@@ -210,7 +210,7 @@ async def read_history(
     extent = log.topic(topic)
     if extent is None or (limit is not None and limit < 1):
         return found
-    start = max(since_offset, extent.first_offset)
+    start = max(extent.place(since_offset), extent.first_offset)
     if since is not None:
         first = await asyncio.to_thread(log.read_since, topic, since, 1)
         start = max(start, first[0].offset if first else extent.next_offset)

@@ -8,13 +8,14 @@ label has a bounded number of values; what comes after that is counted under `(o
 import os
 import platform
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from heapq import nlargest
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from rumormill.core import trace
+from rumormill.core.api import GroupView
 from rumormill.core.histogram import Histogram
 from rumormill.core.ids import PeerId
 from rumormill.core.machine import View
@@ -130,6 +131,10 @@ METRICS: Final[Mapping[str, Description]] = {
             "topic",
             "events that are known to be missing, at least",
         ),
+        ("rumormill_group_consumers", "gauge", "group", "open consumers of named subscriptions"),
+        ("rumormill_group_pending", "gauge", "group", "events handed out and not acknowledged"),
+        ("rumormill_group_lag", "gauge", "group", "events that no consumer was given yet"),
+        ("rumormill_group_dropped", "gauge", "group", "events deleted before they were handled"),
         ("rumormill_connections", "gauge", "direction", "open connections, by who dialled"),
         ("rumormill_members", "gauge", "kind", "nodes linked, known, remembered on disk, lost"),
         ("rumormill_topics_without_mesh", "gauge", "", "own topics with no peer in the mesh"),
@@ -283,7 +288,7 @@ class _Traffic:
 
 
 def gather_metrics(
-    counts: Counts, driver: Driver, swarm: Swarm, journal: Journal
+    counts: Counts, driver: Driver, swarm: Swarm, journal: Journal, groups: Sequence[GroupView]
 ) -> dict[str, Values]:
     """Every metric of a node: what was counted, and what is so now."""
     found: dict[str, Values] = {name: dict(counts.values.get(name, {})) for name in METRICS}
@@ -297,6 +302,10 @@ def gather_metrics(
     found["rumormill_members"] = {kind: float(count) for kind, count in view.members.items()}
     found["rumormill_records"] = {kind: float(count) for kind, count in view.records.items()}
     found["rumormill_evicted"] = {"addresses": swarm.book.forgotten, **view.evicted}
+    for group in groups:
+        for name in ("consumers", "pending", "lag", "dropped"):
+            label = f"{group.name} {group.topic}"
+            found[f"rumormill_group_{name}"][label] = float(getattr(group, name))
     channels, log = driver.channels.values(), journal.log
     found["peers_per_protocol"] = dict(Counter(each.protocol for each in channels if each.open))
     found["rumormill_connections_refused"] = dict(list(swarm.refusals().items())[:MAX_LABELS])

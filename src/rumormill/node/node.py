@@ -18,30 +18,30 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Concatenate, Literal, ParamSpec, TypeVar
 
-from rumormill.core.api import Completeness, Message, Reach, Receipt
+from rumormill.core.api import Completeness, Message, Receipt
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event, Note
 from rumormill.core.ids import MessageId
 from rumormill.core.ids import Topic as TopicName
-from rumormill.core.inputs import Unsubscribe
-from rumormill.core.patterns import is_pattern
 from rumormill.core.where import Filter
+from rumormill.daemon.control_messages import TopicLine
+from rumormill.daemon.control_service import list_topics
 from rumormill.daemon.doors import Doors
 from rumormill.daemon.flight_door import PemFiles
 from rumormill.daemon.metrics_server import Pages
 from rumormill.daemon.upkeep import Reloading
 from rumormill.log.event_log import EventLog
-from rumormill.log.model import check_topic
 from rumormill.node import synced, topics
 from rumormill.node.callbacks import TopicValidator
-from rumormill.node.kin import Kin, join_kin
 from rumormill.node.log_reader import read_history
 from rumormill.node.metrics import Values, gather_metrics
 from rumormill.node.metrics_page import render_metrics
 from rumormill.node.payloads import payload, payloads
 from rumormill.node.presence import Presence
 from rumormill.node.questions import NodeQuestions
-from rumormill.node.subscription import Overflow, Subscription
+from rumormill.node.requesting import Requesting, reply_topic
+from rumormill.node.subscribing import NodeSubscriptions
+from rumormill.node.topics import Who
 from rumormill.node.upkeep import Upkeep
 from rumormill.sync.wishes import SyncReport
 
@@ -49,7 +49,7 @@ _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 
-class Node(Presence, NodeQuestions, Upkeep):
+class Node(Presence, NodeSubscriptions, NodeQuestions, Requesting, Upkeep):
     """A peer. Use it as an async context manager, or call `start` and `close`."""
 
     # What is here, and who else may see it.
@@ -64,7 +64,8 @@ class Node(Presence, NodeQuestions, Upkeep):
         """Everything this node counts: value by label, by the names of `node.metrics.METRICS`."""
         self._check_running()
         self._recorder.flush()
-        return gather_metrics(self._counts, self._driver, self._swarm, self._journal)
+        views = self._groups.views()
+        return gather_metrics(self._counts, self._driver, self._swarm, self._journal, views)
 
     def serve(
         self,
@@ -127,6 +128,11 @@ class Node(Presence, NodeQuestions, Upkeep):
 
     # Topics.
 
+    def topics(self) -> list[TopicLine]:
+        """The topics of this node's log and of its network, by name: extents, and who is there."""
+        self._check_running()
+        return list_topics(self._log.topics(), self).topics
+
     def topic(self, name: TopicName) -> "Topic":
         """The topic of a name, as an object with this node's calls. Nothing is joined."""
         topics.check_name(name, self._store_config)
@@ -136,8 +142,8 @@ class Node(Presence, NodeQuestions, Upkeep):
         self,
         name: TopicName,
         *,
-        allowed_publishers: Iterable[topics.Who] | Literal["anyone"] | None = None,
-        request_to_publish: bool | Iterable[topics.Who] | None = None,
+        allowed_publishers: Iterable[Who] | Literal["anyone"] | None = None,
+        request_to_publish: bool | Iterable[Who] | None = None,
         linking: Literal["last-seen", "custom"] | None = None,
         sub_topics: Mapping[str, TopicName] | None = None,
         parent: TopicName | None = None,
@@ -157,107 +163,6 @@ class Node(Presence, NodeQuestions, Upkeep):
         self._follow(topic)
         await synced.remembered(self._driver, topic)
         return Topic(self, topic)
-
-    async def subscribe(
-        self,
-        topic: TopicName,
-        *,
-        history: Literal["missed", "all", "none"] | None = None,
-        since: float | None = None,
-        since_offset: int | None = None,
-        buffer: int = 1024,
-        overflow: Overflow | str = Overflow.CATCH_UP,
-        follow: bool = True,
-        where: str | None = None,
-        recursive: bool = False,
-        tell_versions: bool = False,
-        follow_versions: bool = False,
-        subscribe_to_meta: bool | None = None,
-        unsubscribe_from_meta: bool | None = None,
-    ) -> Subscription:
-        """Subscribe to a topic: an async iterator of events, from now on.
-
-        When this returns, a later life of this node, also of one that was killed, knows of it.
-        Events that this node has missed since it first subscribed to the topic, because it was
-        away or they were lost, are fetched from other nodes and come as well (`Event.via` is
-        "sync"). `history="all"` fetches whatever they keep, `"none"` nothing, and `since` what was
-        published from a time on (seconds since 1970).
-
-        With `since_offset`, it is given this node's log from there on, what is fetched late
-        included; 0 means `history="all"` unless something else is said. `buffer` and `overflow`
-        say how many events may wait and what happens when more come. Closing the subscription
-        does not leave the topic: `unsubscribe` does, or with `follow=False` the end of the last
-        subscription, unless it is followed.
-
-        `where` is a filter on what events say, such as `data.celsius > 30`: others are not handed
-        out (see `core.where`). A pattern of names, `news/*` or `news/#`, subscribes to every such
-        topic that this node knows, and to others when they become known (see `node.patterns`).
-
-        Where topics are created (Pulsarcast): `recursive` takes in all sub-topics, and
-        `follow_versions` the later versions of the topic, as long as the subscription is open. With
-        that, or with `tell_versions`, each announcement of a later version comes as an event of the
-        meta topic whose `via` is "version" (`version_of` reads it). `subscribe_to_meta` and, with
-        `follow=False`, `unsubscribe_from_meta` say whether the meta topic comes and goes along with
-        the topic, if that is not as configured.
-        """
-        self._check_running()
-        check_topic(topic, self._store_config)
-        if since_offset == 0 and since is None:
-            history = history or "all"
-        wanted = synced.wanted_since(history, since)
-        chosen = None if where is None else Filter(where)
-        metas = (subscribe_to_meta, unsubscribe_from_meta)
-        reach = Reach(recursive, tell_versions, follow_versions, *metas)
-        topics.check_reach(self._spec, reach)
-        told = (self._on_closed, self._on_lost, self.access.opened)
-        reads = since_offset is not None
-        subscription = Subscription(
-            topic, self._log, buffer, overflow, chosen, *told, reads_log=reads
-        )
-        subscription.reach = reach
-        await self._begin(subscription, wanted, follow, since_offset)
-        return subscription
-
-    async def _begin(
-        self,
-        subscription: Subscription,
-        wanted: float | None,
-        follow: bool,
-        since_offset: int | None,
-    ) -> None:
-        """Enter what a subscription is to, and look for what belongs to it."""
-        topic, enter = subscription.topic, functools.partial(self._enter, subscription, wanted)
-        if is_pattern(topic):
-            topics.check_pattern(topic, self._spec, since_offset)
-            self._patterns.add(subscription, since_offset, functools.partial(enter, follow))
-        else:
-            enter(follow, topic, since_offset)
-        await synced.remembered_all(self._driver, subscription)
-        if subscription.reach.joint:
-            start = None if since_offset else since_offset
-            kin = Kin(self._spec, self._driver, self._journal, self._on_lost, self.access.opened)
-            subscription.grow(join_kin(subscription, kin, lambda each: enter(False, each, start)))
-
-    async def unsubscribe(
-        self, topic: TopicName, *, unsubscribe_from_meta: bool | None = None
-    ) -> None:
-        """Leave a topic and end its subscriptions; of a pattern, leave every topic of theirs that
-        has no other subscription. `unsubscribe_from_meta` as in `subscribe`."""
-        self._check_running()
-        reach = Reach(unsubscribe_from_meta=unsubscribe_from_meta)
-        topics.check_reach(self._spec, reach)
-        given = self._journal.all_subscriptions()
-        ended = [each for each in [*given, *self._patterns] if each.topic == topic]
-        for subscription in ended:
-            subscription.reach = reach
-            subscription.close()
-        left = [topic]
-        if is_pattern(topic):
-            kept = {name for each in self._journal.all_subscriptions() for name in each.topics}
-            left = [name for each in ended for name in each.topics if name not in kept]
-        for name in left:
-            self._forget(name)
-            self._driver.feed(Unsubscribe(name, unsubscribe_from_meta))
 
     async def publish(
         self,
@@ -350,12 +255,12 @@ class Node(Presence, NodeQuestions, Upkeep):
     ) -> list[Event]:
         """Read events of a topic from this node's log, each one verified.
 
-        `since_offset` and `since` (a time in seconds, of reception) say where to begin; events that
-        retention has deleted, that no key reads, or that the filter `where` does not match, are
-        passed over, as is what a repair has recorded as lost (`log.losses`). At most `limit` come
-        back. Offsets are this log's own. With `order="links"` (Pulsarcast) each event stands behind
-        the one that it links to, and otherwise by date: the same order at all nodes that have the
-        same.
+        `since_offset`, -5 for the last five, and `since` (a time of reception, in seconds) say
+        where to begin; events that retention has deleted, that no key reads, or that the filter
+        `where` does not match, are passed over, as is what a repair has recorded as lost
+        (`log.losses`). At most `limit` come back. Offsets are this log's own. With `order="links"`
+        (Pulsarcast) each event stands behind the one that it links to, and otherwise by date: the
+        same order at all nodes that have the same.
         `completeness` says how much of the topic that is, and `sync` completes it.
         """
         self._check_name(topic)
@@ -385,6 +290,12 @@ class Node(Presence, NodeQuestions, Upkeep):
         if topic is not None:
             topics.check_name(topic, self._store_config)
         return await synced.sync_now(self._driver, () if topic is None else (topic,), timeout)
+
+    def _reply_topic(self, topic: TopicName) -> TopicName:
+        return reply_topic(self._spec, topic)
+
+    def _is_own(self, event: Event) -> bool:
+        return event.author == self.id
 
     # Validation.
 

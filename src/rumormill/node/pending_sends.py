@@ -12,7 +12,6 @@ from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
-from rumormill.core import trace
 from rumormill.core.errors import LocalError
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import SendDropped
@@ -176,7 +175,7 @@ class PendingSends:
             self._give_back(peer, message, reason)
 
     def _give_back(self, peer: PeerId, message: WireMessage, reason: str) -> None:
-        self._driver.record(trace.DropRPC(peer, message.meta, reason))
+        self._driver.drop(peer, message.meta, reason)
         self._loop.call_soon(self._driver.feed, SendDropped(peer, message, reason))
 
     async def drain(self, seconds: float) -> None:

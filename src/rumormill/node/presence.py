@@ -71,7 +71,7 @@ class Presence(NodeLife):
         self._check_running()
         return await ask_clocks([*self._swarm.connections.values()], timeout)
 
-    async def connect(self, ticket: str, *, keep: bool = True) -> str:
+    async def connect(self, ticket: str, *, keep: bool = True) -> keys.PeerId:
         """Connect to the node of a ticket, or to the first of several; return its peer id.
 
         That is the way into a network, which finds the other nodes and keeps enough of them; this
@@ -82,7 +82,7 @@ class Presence(NodeLife):
         self._check_running()
         addresses = await resolve(parsed_ticket(ticket))
         keep = keep and not self._members.enabled
-        return str(keys.PeerId(await self._swarm.connect(addresses, keep=keep)))
+        return keys.PeerId(await self._swarm.connect(addresses, keep=keep))
 
     def subscribers(self, topic: TopicName) -> int:
         """How many connected peers subscribe to a topic."""

@@ -25,6 +25,9 @@ from rumormill.log.event_log import EventLog
 from rumormill.log.keeping import behind_loss
 
 BUFFER_FULL: Final = "subscriber's buffer full"
+NAMELESS: Final = (
+    "only a subscription with a name remembers what was acknowledged: subscribe(topic, name=...)"
+)
 _CATCH_UP: Final = 256
 """Events read from the log at a time."""
 
@@ -60,6 +63,8 @@ class Subscription:
             raise LocalError(
                 f"buffer: {buffer!r}, but a subscription's buffer holds at least one event"
             )
+        self.name = ""
+        """The name under which its position is remembered, if it has one."""
         self.topic = topic
         """What was subscribed to: a topic or a pattern."""
         self.dropped = 0
@@ -75,7 +80,7 @@ class Subscription:
         already (`NodeConfig.pattern_topics`) or the protocol refused."""
         self.reads_log = reads_log
         """Whether it is given all that the log gets, and not only what is news."""
-        self._log = log
+        self.log = log
         self._next: dict[Topic, int] = {}
         """The offset of the event that the buffer takes next, by topic."""
         self._behind: dict[Topic, None] = {}
@@ -89,7 +94,7 @@ class Subscription:
             raise LocalError(f"overflow: {overflow!r} is not one of {choices}") from None
         self._on_close = on_close
         self._on_lost = on_lost
-        self._opened = opened
+        self.opened = opened
         self._buffer: deque[Event] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._failure: RumormillError | None = None
@@ -98,9 +103,10 @@ class Subscription:
 
     def enter(self, topic: Topic, since_offset: int | None) -> None:
         """Take the events of a topic, from an offset of the log or from now on."""
-        info = self._log.topic(topic)
+        info = self.log.topic(topic)
         next_offset = 0 if info is None else info.next_offset
         if since_offset is not None:
+            since_offset = max(0, since_offset) if info is None else info.place(since_offset)
             if not 0 <= since_offset <= next_offset:
                 raise OffsetAheadError(topic, since_offset, next_offset)
             self._behind[topic] = None
@@ -137,6 +143,31 @@ class Subscription:
             self._buffer.clear()
             return events
         return [self._buffer.popleft() for _ in range(max(1, limit))]
+
+    @property
+    def position(self) -> int:
+        """The offset of its next event: all before it are handed out or passed over."""
+        return self._buffer[0].offset if self._buffer else self._next[self.topic]
+
+    @property
+    def pending(self) -> int:
+        """Of a named one: events that were handed out and are not acknowledged."""
+        raise LocalError(NAMELESS)
+
+    @property
+    def lag(self) -> int:
+        """Of a named one: events of the log that no consumer of its name was given yet."""
+        raise LocalError(NAMELESS)
+
+    async def ack(self, *events: Event | int) -> None:
+        """Acknowledge events of a named one, by themselves or by their offsets, or all that were
+        handed out here; when this returns, they do not come again, whatever happens."""
+        raise LocalError(NAMELESS)
+
+    async def nack(self, *events: Event | int) -> None:
+        """Give events of a named one back, or all that are not acknowledged: whoever asks next for
+        an event of that name gets them (`Event.via` is "again")."""
+        raise LocalError(NAMELESS)
 
     async def _wait(self) -> bool:
         """Wait until there is an event in the buffer; false when none will come."""
@@ -201,17 +232,17 @@ class Subscription:
     async def _catch_up(self, topic: Topic) -> None:
         """Fill the buffer from the log; end when it has no more, without a gap or a repetition."""
         limit = min(_CATCH_UP, self._size)
-        start = behind_loss(self._log, topic, self._next[topic])
+        start = behind_loss(self.log, topic, self._next[topic])
         self.dropped += start - self._next[topic]
         self._next[topic] = start
         try:
-            events = await asyncio.to_thread(self._log.read, topic, start, limit)
+            events = await asyncio.to_thread(self.log.read, topic, start, limit)
         except OffsetGoneError as gone:
             self.dropped += gone.first_offset - start
             self._next[topic] = gone.first_offset
             return
         if events:
-            readable = [*filter(None, map(self._opened, events))]
+            readable = [*filter(None, map(self.opened, events))]
             if self._where is not None:  # in a thread, because many payloads are read
                 wanted = await asyncio.to_thread(self._where.matching, readable)
                 self.passed_over += len(readable) - len(wanted)
@@ -223,7 +254,7 @@ class Subscription:
             return
         # Nothing was left at `start`. An event committed since then may have been offered while
         # this subscription was still behind: look once more, without giving up the loop.
-        info = self._log.topic(topic)
+        info = self.log.topic(topic)
         if info is None or info.next_offset <= start:
             del self._behind[topic]
 

@@ -18,17 +18,19 @@ import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError, Future
-from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack
 
-from rumormill.core.api import Completeness, PeerView, TopicVersion
+from rumormill.core.api import PeerView, TopicVersion
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event
-from rumormill.core.ids import PeerId
 from rumormill.daemon.doors import Doors
+from rumormill.log.event_log import EventLog
 from rumormill.node.callbacks import TopicValidator
 from rumormill.node.node import Node
-from rumormill.node.subscription import Overflow, Subscription
+from rumormill.node.subscribing import SubscribeOptions
+from rumormill.node.subscription import Subscription
 from rumormill.node.topic_access import TopicAccess
+from rumormill.wire.keys import PeerId
 
 _BATCH: Final = 256
 """Events that a subscription carries from one thread to the other at a time: our choice, because
@@ -56,6 +58,18 @@ def _waited_for(
     method: Callable[Concatenate[Node, _Arguments], Awaitable[_Result]],
 ) -> Callable[Concatenate["SyncNode", _Arguments], _Result]:
     return _turned(method, lambda _, result: result)
+
+
+def _read_from(
+    method: Callable[Concatenate[Node, _Arguments], _Result],
+) -> Callable[Concatenate["SyncNode", _Arguments], _Result]:
+    """Make a call of `Node` that waits for nothing one of `SyncNode`."""
+
+    @functools.wraps(method)
+    def call(node: "SyncNode", /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+        return node._read(lambda: method(node._node, *args, **kwargs))
+
+    return call
 
 
 def _takes_what(
@@ -138,7 +152,7 @@ class SyncNode:
 
     @property
     def id(self) -> PeerId:
-        """This node's peer id."""
+        """This node's peer id (`Node.id`)."""
         return self._read(lambda: self._node.id)
 
     @property
@@ -152,10 +166,36 @@ class SyncNode:
         return self._read(lambda: self._node.peers)
 
     @property
+    def links(self) -> list[str]:
+        """The networks around this machine in which nodes find each other by mDNS."""
+        return self._read(lambda: self._node.links)
+
+    @property
+    def refusals(self) -> dict[str, int]:
+        """What peers were refused or cut off for, how often, by reason."""
+        return self._read(lambda: self._node.refusals)
+
+    @property
+    def callback_failures(self) -> int:
+        """How often a function of the application failed: a validator, filter, score or id."""
+        return self._node.callback_failures
+
+    @property
+    def log(self) -> EventLog:
+        """This node's log, for reading; any thread may."""
+        return self._read(lambda: self._node.log)
+
+    @property
     def access(self) -> TopicAccess:
         """Keys and policies of topics; any thread may change them."""
         return self._node.access
 
+    network_ticket = _read_from(Node.network_ticket)
+    subscribers = _read_from(Node.subscribers)
+    topics = _read_from(Node.topics)
+    groups = _read_from(Node.groups)
+    completeness = _read_from(Node.completeness)
+    metrics = _read_from(Node.metrics)
     connect = _waited_for(Node.connect)
     wait_until_ready = _waited_for(Node.wait_until_ready)
     describe_topic = _waited_for(Node.describe_topic)
@@ -163,16 +203,24 @@ class SyncNode:
     topic_tree = _waited_for(Node.topic_tree)
     publish = _waited_for(Node.publish)
     publish_many = _waited_for(Node.publish_many)
+    request = _waited_for(Node.request)
+    """Returns the first reply; see `replies`."""
+    reply = _waited_for(Node.reply)
     unsubscribe = _waited_for(Node.unsubscribe)
+    forget_group = _waited_for(Node.forget_group)
     history = _waited_for(Node.history)
+    sync = _waited_for(Node.sync)
+    publish_noted = _waited_for(Node.publish_noted)
     fetch = _waited_for(Node.fetch)
     fetch_history = _waited_for(Node.fetch_history)
     command = _waited_for(Node.command)
     set_supervisors = _waited_for(Node.set_supervisors)
     retention = _waited_for(Node.retention)
     compact = _waited_for(Node.compact)
-    backup = _waited_for(Node.backup)
     peer_clocks = _waited_for(Node.peer_clocks)
+    set_retention = _read_from(Node.set_retention)
+    health = _read_from(Node.health)
+    backup = _waited_for(Node.backup)
     serve = _turned(Node.serve, SyncDoors)
     create_topic = _turned(Node.create_topic, lambda _, topic: topic.name)
     """Returns the topic's name on the network."""
@@ -181,42 +229,19 @@ class SyncNode:
         self,
         topic: str,
         *,
-        since_offset: int | None = None,
-        buffer: int = 1024,
-        overflow: Overflow | str = Overflow.CATCH_UP,
-        follow: bool = True,
-        where: str | None = None,
-        recursive: bool = False,
-        tell_versions: bool = False,
-        follow_versions: bool = False,
-        subscribe_to_meta: bool | None = None,
-        unsubscribe_from_meta: bool | None = None,
         timeout: float | None = None,
+        **options: Unpack[SubscribeOptions],
     ) -> "SyncSubscription":
-        """Subscribe to a topic: an iterator of events (`Node.subscribe`).
+        """Subscribe to a topic: an iterator of events (`Node.subscribe`, and what that takes).
 
         With `timeout`, the iteration ends when no event has come for so many seconds.
         """
-        subscription = self._call(
-            lambda: self._node.subscribe(
-                topic,
-                since_offset=since_offset,
-                buffer=buffer,
-                overflow=overflow,
-                follow=follow,
-                where=where,
-                recursive=recursive,
-                tell_versions=tell_versions,
-                follow_versions=follow_versions,
-                subscribe_to_meta=subscribe_to_meta,
-                unsubscribe_from_meta=unsubscribe_from_meta,
-            )
-        )
+        subscription = self._call(lambda: self._node.subscribe(topic, **options))
         return SyncSubscription(self, subscription, timeout)
 
-    def completeness(self, topic: str) -> Completeness:
-        """How complete this node's history of a topic is, as far as it knows."""
-        return self._read(lambda: self._node.completeness(topic))
+    def replies(self, topic: str, data: bytes | str = b"", *, timeout: float = 5.0) -> list[Event]:
+        """Ask whoever subscribes to a topic; return all replies that come in time."""
+        return self._call(lambda: self._node.request(topic, data, timeout=timeout).all())
 
     def version_of(self, event: Event) -> TopicVersion:
         """Read the version of a topic that an event announces whose `via` is "version"."""
@@ -243,6 +268,29 @@ class SyncSubscription:
         return self._subscription.topic
 
     @property
+    def name(self) -> str:
+        """The name under which its position is remembered, if it has one."""
+        return self._subscription.name
+
+    @property
+    def pending(self) -> int:
+        """Of a named one: events that were handed out and are not acknowledged."""
+        return self._node._read(lambda: self._subscription.pending)
+
+    @property
+    def lag(self) -> int:
+        """Of a named one: events of the log that no consumer of its name was given yet."""
+        return self._node._read(lambda: self._subscription.lag)
+
+    def ack(self, *events: Event | int) -> None:
+        """Acknowledge events of a named one (`Subscription.ack`)."""
+        self._node._call(lambda: self._subscription.ack(*events))
+
+    def nack(self, *events: Event | int) -> None:
+        """Give events of a named one back (`Subscription.nack`)."""
+        self._node._call(lambda: self._subscription.nack(*events))
+
+    @property
     def dropped(self) -> int:
         """Events lost to a full buffer, or to retention before they were read."""
         return self._subscription.dropped
@@ -263,9 +311,10 @@ class SyncSubscription:
         return self._ready.popleft() if self._ready else None
 
     async def _fill(self, patience: float | None) -> None:
+        most = 1 if self.name else _BATCH  # of a name, others may have what is not asked for
         try:
             async with asyncio.timeout(patience):
-                self._ready.extend(await self._subscription.batch(_BATCH))
+                self._ready.extend(await self._subscription.batch(most))
         except TimeoutError:
             return
 

@@ -90,7 +90,8 @@ async def with_copies(driver: Driver, receipt: Receipt, copies: int, seconds: fl
             f"{found} of {copies} other nodes have stored the event after {seconds:g} seconds; it"
             f" is published, and safe here at offset {receipt.offset}"
         )
-    return msgspec.structs.replace(receipt, copies=found)
+    msgspec.structs.force_setattr(receipt, "copies", found)  # the same one, which stays true
+    return receipt
 
 
 def followed_note(topic: Topic, followed: bool) -> KeepNote:

@@ -59,7 +59,15 @@ def run_scenario(
         **({} if inspection is None else inspection.figures()),
         **({} if forming is None else forming.figures()),
         **simulation.left_behind(),
+        **_topic_names(simulation),
         "steps": simulation.network.engine.steps,
         "virtual_seconds": simulation.plan.end,
         "trace_hash": trace_hash.hexdigest(),
     }
+
+
+def _topic_names(simulation: Simulation) -> dict[str, dict[str, str]]:
+    """Where topics are called otherwise on the network than in the scenario, its name of each."""
+    versions = simulation.set_up.versions
+    names = {each: topic for topic, called in versions.items() for each in called if each != topic}
+    return {"topic_names": names} if names else {}

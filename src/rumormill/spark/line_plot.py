@@ -5,17 +5,21 @@ differ between series, so that a plot can be read in black and white. A series m
 its own, by which it keeps its colour and mark from one plot of a page to the next.
 
 A plot is whole in itself, black on white. What a page may want in other colours has a class:
-`ground`, `rule` and `axis`; the colours of series are readable on white and on black.
+`ground`, `rule`, `axis` and `span`; the colours of series are readable on white and on black. Type
+has twelve pixels where a plot is shown at least `LEAST_WIDTH` pixels wide.
 """
 
 import math
+from collections.abc import Sequence
 from html import escape
 from typing import Final, NamedTuple
 
 WIDTH: Final = 640
 HEIGHT: Final = 400
-_LEFT, _RIGHT, _TOP, _BOTTOM = 70, 30, 40, 90
-_LEGEND: Final = 40
+TYPE: Final = 19
+LEAST_WIDTH: Final = WIDTH * 12 // TYPE + 4
+_LEFT, _RIGHT, _TOP, _BOTTOM = 96, 34, 46, 112
+_LEGEND: Final = 44
 _COLOURS: Final = (
     "#2f7fc1", "#d1603d", "#3f9150", "#9461a8", "#a8842a", "#7f7f7f", "#1a9c9e", "#c9508f",
 )  # fmt: skip
@@ -23,9 +27,9 @@ _MARKS: Final = ("circle", "square", "triangle", "diamond", "cross")
 _MARKED_POINTS: Final = 10
 """Of a line with many points so many bear a mark."""
 
-_BAR: Final = 22
-_BAR_LEFT: Final = 230
-_LONGEST_BAR_NAME: Final = 34
+_BAR: Final = 30
+_BAR_LEFT: Final = 270
+_LONGEST_BAR_NAME: Final = 26
 
 _NAMESPACE: Final = "http://www.w3.org/2000/svg"
 
@@ -37,6 +41,14 @@ class Series(NamedTuple):
     points: list[tuple[float, float]]
     number: int | None = None
     joined: bool = True
+
+
+class Span(NamedTuple):
+    """A time to be marked, along the x axis; without an end it goes on to the plot's."""
+
+    begin: float
+    end: float | None
+    name: str
 
 
 def colour_of(number: int) -> str:
@@ -108,6 +120,7 @@ def line_plot(
     log_y: bool = True,
     legend: bool = True,
     ends: tuple[float, float] | None = None,
+    spans: Sequence[Span] = (),
 ) -> str:
     """Return a plot as the text of an SVG file; a linear y axis comprises `ends`, else zero."""
     drawn = [line for line in series if line.points]
@@ -122,9 +135,10 @@ def line_plot(
     middle = (_TOP + HEIGHT - _BOTTOM) / 2
     parts = [
         _opening(height, title),
+        *_spans(x_axis, spans),
         *_grid(x_axis, y_axis),
-        _text((_LEFT + WIDTH - _RIGHT) / 2, HEIGHT - _BOTTOM + 36, x_name),
-        f'<g transform="translate(16 {middle}) rotate(-90)">{_text(0, 0, y_name)}</g>',
+        _text((_LEFT + WIDTH - _RIGHT) / 2, HEIGHT - _BOTTOM + 54, x_name),
+        f'<g transform="translate(20 {middle}) rotate(-90)">{_text(0, 0, y_name)}</g>',
     ]
     for place, line in enumerate(drawn):
         number = place if line.number is None else line.number
@@ -148,18 +162,18 @@ def bar_plot(title: str, bars: list[tuple[str, float, int]]) -> str:
     """Return horizontal bars, each with its name, its value and the number of its colour."""
     if not bars:
         raise ValueError(f"nothing to draw in {title!r}")
-    height = 40 + _BAR * len(bars)
+    height = 50 + _BAR * len(bars)
     longest = max(value for _, value, _ in bars) or 1.0
-    room = WIDTH - _BAR_LEFT - 80
+    room = WIDTH - _BAR_LEFT - 90
     parts = [_opening(height, title)]
     for place, (name, value, number) in enumerate(bars):
-        y = 34 + _BAR * place
+        y = 42 + _BAR * place
         width = max(1.0, room * value / longest)
         box = f'x="{_BAR_LEFT}" y="{y}" width="{width:.1f}" height="{_BAR - 6}"'
         parts += [
-            _text(_BAR_LEFT - 8, y + 13, _short(name), anchor="end"),
+            _text(_BAR_LEFT - 8, y + 18, _short(name), anchor="end"),
             f'<rect {box} fill="{colour_of(number)}"/>',
-            _text(_BAR_LEFT + width + 6, y + 13, _number(round(value, 3)), anchor="start"),
+            _text(_BAR_LEFT + width + 6, y + 18, _number(round(value, 3)), anchor="start"),
         ]
     return "\n".join([*parts, "</svg>\n"])
 
@@ -174,8 +188,8 @@ def _short(name: str) -> str:
 def _opening(height: int, title: str) -> str:
     box = f'<svg xmlns="{_NAMESPACE}" viewBox="0 0 {WIDTH} {height}"'
     ground = f'<rect class="ground" width="{WIDTH}" height="{height}" fill="white"/>'
-    head = _text(WIDTH / 2, 22, title, size=14)
-    return f'{box} font-family="sans-serif" font-size="12">\n{ground}\n{head}'
+    head = _text(WIDTH / 2, 28, title, size=TYPE + 2)
+    return f'{box} font-family="sans-serif" font-size="{TYPE}">\n{ground}\n{head}'
 
 
 def key_mark(number: int) -> str:
@@ -187,17 +201,36 @@ def key_mark(number: int) -> str:
     )
 
 
+def _spans(x_axis: _Axis, spans: Sequence[Span]) -> list[str]:
+    """What is marked: a ground of its own, and its name where none stands so near before it."""
+    parts = []
+    bottom, right, free = HEIGHT - _BOTTOM, WIDTH - _RIGHT, float(_LEFT)
+    for span in sorted(spans):
+        begin = max(float(_LEFT), x_axis.place(span.begin))
+        end = right if span.end is None else min(float(right), x_axis.place(span.end))
+        if begin >= right or end < begin:
+            continue
+        width = max(2.0, end - begin)
+        box = f'x="{begin:.1f}" y="{_TOP}" width="{width:.1f}" height="{bottom - _TOP}"'
+        parts.append(f'<rect class="span" {box} fill="#d04030" fill-opacity="0.16"/>')
+        room = len(span.name) * TYPE * 0.55
+        if begin >= free and begin + room <= right:
+            parts.append(_text(begin + 4, bottom - 8, span.name, anchor="start"))
+            free = begin + room + 8
+    return parts
+
+
 def _grid(x_axis: _Axis, y_axis: _Axis) -> list[str]:
     parts = []
     bottom, right = HEIGHT - _BOTTOM, WIDTH - _RIGHT
     for tick in x_axis.ticks():
         x = x_axis.place(tick)
         parts.append(_line(x, _TOP, x, bottom))
-        parts.append(_text(x, bottom + 16, _number(tick)))
+        parts.append(_text(x, bottom + 25, _number(tick)))
     for tick in y_axis.ticks():
         y = y_axis.place(tick)
         parts.append(_line(_LEFT, y, right, y))
-        parts.append(_text(_LEFT - 6, y + 4, _number(tick), anchor="end"))
+        parts.append(_text(_LEFT - 8, y + 6, _number(tick), anchor="end"))
     parts.append(_line(_LEFT, bottom, right, bottom, colour="#333333", kind="axis"))
     parts.append(_line(_LEFT, _TOP, _LEFT, bottom, colour="#333333", kind="axis"))
     return parts
@@ -214,7 +247,7 @@ def _line(
     return f'<line class="{kind}" {place} stroke="{colour}"/>'
 
 
-def _text(x: float, y: float, text: str, *, anchor: str = "middle", size: int = 12) -> str:
+def _text(x: float, y: float, text: str, *, anchor: str = "middle", size: int = TYPE) -> str:
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}">'
         f"{escape(text)}</text>"

@@ -1,54 +1,66 @@
 """A report as one page: tables and plots for a person who has a minute.
 
-The comparison comes first, then the best configurations, then the plots, and what concerns single
-protocols last. The rule: the page is whole in itself. It loads nothing, runs no script, follows the
-reader's choice of light or dark, and whatever comes from a lake (names of topics, of runs, of
-files) is escaped before it is written. A configuration has one colour and one mark in all plots of
-a section, and the section's key stands above them once; what is not drawn for want of colours is
-said.
+The first sentence says what became of everything. Then come the comparison, the best
+configurations, the plots, what concerns single protocols, and how the page was made. The rule: the
+page is whole in itself. It loads nothing, runs no script, follows the reader's choice of light or
+dark, and whatever comes from a lake (names of topics, of runs, of files) is escaped before it is
+written. A configuration has one colour and one mark in all plots of a section, and the section's
+key stands above them once; what is not drawn for want of colours is said.
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from types import MappingProxyType
 from typing import Any, Final
 
-from rumormill.spark.line_plot import Series, bar_plot, key_mark, line_plot
-from rumormill.spark.report import grouped
-from rumormill.version import __version__
+from rumormill.spark.line_plot import LEAST_WIDTH, Series, Span, bar_plot, key_mark, line_plot
+from rumormill.spark.report import grouped, headline
 
 MOST_ROWS: Final = 200
 MOST_TOPICS: Final = 20
 MOST_ON_FRONT: Final = 6
+LONG: Final = 4
+"""A page of more sections has a table of contents."""
 
-_STYLE: Final = """
-:root { color-scheme: light dark; --ink: #222; --soft: #5a5a5a; --rule: #dddddd; --ground: #fff;
-  --star: #a87900; --row: #f6f6f3; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e4e4e4; --soft: #a5a5a5; --rule: #3d3d3d;
-  --ground: #1b1b1b; --star: #e0b040; --row: #262626; } }
-body { font: 15px/1.45 system-ui, sans-serif; color: var(--ink); background: var(--ground);
-  margin: 2rem auto; max-width: 1100px; padding: 0 1rem; }
-h1 { font-size: 1.6rem; margin-bottom: .2rem; } h2 { font-size: 1.25rem; margin-top: 2.2rem; }
-h3 { font-size: 1rem; margin: 1.2rem 0 .3rem; } p.note { color: var(--soft); margin: .3rem 0; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { padding: .25rem .6rem; text-align: right; border-bottom: 1px solid var(--rule); }
-td { white-space: nowrap; } .words td { white-space: normal; }
-th { font-weight: 600; color: var(--soft); vertical-align: bottom; }
-th:first-child, td:first-child, .words td, .words th { text-align: left; }
-tr:hover td { background: var(--row); } td.best { font-weight: 700; }
-tr.front td:first-child::after { content: " ★"; color: var(--star); }
-.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(430px, 1fr)); gap: 1rem; }
-figure { margin: 0; border: 1px solid var(--rule); }
-figure svg { display: block; width: 100%; height: auto; }
-figure svg text { fill: var(--ink); } figure svg .ground { fill: var(--ground); }
-figure svg .rule { stroke: var(--rule); } figure svg .axis { stroke: var(--soft); }
-.key span { display: inline-block; margin-right: 1.2rem; white-space: nowrap; }
-@media (max-width: 520px) { .plots { grid-template-columns: 1fr; } }
+_SHOWN_SEEDS: Final = 12
+
+_STYLE: Final = f"""
+:root {{ color-scheme: light dark; --ink: #222; --soft: #5a5a5a; --rule: #dddddd; --ground: #fff;
+  --star: #a87900; --row: #f6f6f3; }}
+@media (prefers-color-scheme: dark) {{ :root {{ --ink: #e4e4e4; --soft: #a5a5a5; --rule: #3d3d3d;
+  --ground: #1b1b1b; --star: #e0b040; --row: #262626; }} }}
+body {{ font: 15px/1.45 system-ui, sans-serif; color: var(--ink); background: var(--ground);
+  margin: 2rem auto; max-width: 1360px; padding: 0 1rem; }}
+h1 {{ font-size: 1.6rem; margin-bottom: .2rem; }} h2 {{ font-size: 1.25rem; margin-top: 2.2rem; }}
+h3 {{ font-size: 1rem; margin: 1.2rem 0 .3rem; }} p.note {{ color: var(--soft); margin: .3rem 0; }}
+.wide {{ overflow-x: auto; }}
+table {{ border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }}
+th, td {{ padding: .25rem .5rem; text-align: right; border-bottom: 1px solid var(--rule); }}
+td {{ white-space: nowrap; }} .words td {{ white-space: normal; }}
+th {{ font-weight: 600; color: var(--soft); vertical-align: bottom; }}
+th:first-child, td:first-child, .words td, .words th {{ text-align: left; }}
+tr:hover td {{ background: var(--row); }} td.best {{ font-weight: 700; }}
+tr.front td:first-child::after {{ content: " ★"; color: var(--star); }}
+.plots {{ columns: {LEAST_WIDTH}px 3; column-gap: 1rem; }}
+figure {{ margin: 0 0 1rem; border: 1px solid var(--rule); overflow-x: auto; max-width: 640px;
+  break-inside: avoid; }}
+figure svg {{ display: block; width: 100%; min-width: {LEAST_WIDTH}px; height: auto; }}
+figure svg text {{ fill: var(--ink); }} figure svg .ground {{ fill: var(--ground); }}
+figure svg .rule {{ stroke: var(--rule); }} figure svg .axis {{ stroke: var(--soft); }}
+.key span {{ display: inline-block; margin-right: 1.2rem; white-space: nowrap; }}
+td small {{ display: block; color: var(--soft); font-size: 12px; font-weight: 400;
+  white-space: normal; }}
+nav a {{ color: inherit; margin-right: 1rem; }}
+p.headline {{ font-size: 1.15rem; margin: .6rem 0; }}
+pre {{ overflow-x: auto; font-size: 13px; }} dl {{ margin: 0; }} dt {{ color: var(--soft); }}
+dd {{ margin: 0 0 .4rem; overflow-wrap: anywhere; }}
 """
 
 _COLUMNS: Final = (
-    ("planned", "planned publications", "number", None),
-    ("failed", "of them failed", "number", min),
+    ("planned", "planned", "count", None),
+    ("published", "published", "count", None),
+    ("failed", "failed", "count", min),
     ("delivery_ratio", "delivered", "percent", max),
     ("complete_ratio", "complete in the end", "percent", max),
     ("time_to_complete_max", "time to complete", "seconds", min),
@@ -62,31 +74,68 @@ _COLUMNS: Final = (
 )
 
 
-def page(report: Mapping[str, Any], title: str) -> str:
-    """Write a report as HTML."""
+def page(
+    report: Mapping[str, Any], title: str, made: Mapping[str, str] = MappingProxyType({})
+) -> str:
+    """Write a report as HTML; `made` says when, how and with what it was made."""
     configurations = report["configurations"]
+    groups = sections(configurations)
+    body: list[str] = []
+    if groups:
+        body.append("<h2>Comparison</h2>")
+    for (condition, peers), rivals in groups:
+        body += [f"<h3>{escape(section_name(condition, peers))}</h3>", *_comparison(rivals)]
+    body += _choices(report["best"], groups)
+    for (condition, peers), rivals in groups:
+        body += section_plots(condition, peers, rivals)
+    body += against_size(configurations)
+    body += _recovery(report["self_stabilisation"])
+    body += _sync(report["sync_sessions"], report["runs"])
+    body += _histories(report["dag_health"])
+    body += _topics(report["topics"])
+    body += _origin(report, made)
+    said = headline(report["runs"])
     parts = [
         "<!DOCTYPE html>",
         '<html lang="en"><head><meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>",
         f"<h1>{escape(title)}</h1>",
+        *([f'<p class="headline">{escape(said)}</p>'] if said else []),
         f'<p class="note">{_summary(report)}</p>',
+        *_with_contents(body),
+        "</body></html>",
     ]
-    groups = sections(configurations)
-    if groups:
-        parts.append("<h2>Comparison</h2>")
-    for (condition, peers), rivals in groups:
-        parts += [f"<h3>{escape(section_name(condition, peers))}</h3>", *_comparison(rivals)]
-    parts += _choices(report["best"], groups)
-    for (condition, peers), rivals in groups:
-        parts += section_plots(condition, peers, rivals)
-    parts += against_size(configurations)
-    parts += _recovery(report["self_stabilisation"])
-    parts += _sync(report["sync_sessions"], report["runs"])
-    parts += _histories(report["dag_health"])
-    parts += _topics(report["topics"])
-    parts.append(f'<p class="note">rumormill {escape(__version__)}</p></body></html>')
     return "\n".join(parts) + "\n"
+
+
+def _with_contents(body: Sequence[str]) -> list[str]:
+    """Sections under names of their own, behind a list of them if there are many."""
+    found: list[str] = []
+    links: list[str] = []
+    for line in body:
+        if line.startswith("<h2>"):
+            name = f"section-{len(links) + 1}"
+            text = line.removeprefix("<h2>").removesuffix("</h2>")
+            links.append(f'<a href="#{name}">{text}</a>')
+            found.append(f'<h2 id="{name}">{text}</h2>')
+        else:
+            found.append(line)
+    return [f"<nav>{' '.join(links)}</nav>", *found] if len(links) > LONG else found
+
+
+def _origin(report: Mapping[str, Any], made: Mapping[str, str]) -> list[str]:
+    """When, how and of what the page was made."""
+    seeds = sorted({str(run["seed"]) for run in report["runs"] if run["seed"] is not None})
+    shown = ", ".join(seeds[:_SHOWN_SEEDS]) + (", …" if len(seeds) > _SHOWN_SEEDS else "")
+    told = {**made, **({"seeds" if len(seeds) > 1 else "seed": shown} if seeds else {})}
+    parts = [f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in told.items()]
+    for each in report["scenarios"]:
+        name = f"scenario {each['condition']}".strip()
+        text = escape(json.dumps(each["scenario"], indent=2))
+        parts.append(f"<dt>{escape(name)}</dt><dd><details><summary>as JSON</summary>")
+        parts.append(f"<pre>{text}</pre></details></dd>")
+    return ["<h2>How it was made</h2>", "<dl>", *parts, "</dl>"] if parts else []
 
 
 def _summary(report: Mapping[str, Any]) -> str:
@@ -96,8 +145,9 @@ def _summary(report: Mapping[str, Any]) -> str:
         delivered = sum(run["delivered"] for run in runs)
         said.append(
             f"{len(runs):,} runs, {delivered:,} deliveries. Figures are means over runs that differ"
-            " in their seed alone. ★ marks the Pareto front: no other configuration is at least as"
-            " good in delivery, 99th percentile of latency and cost, and better in one of them."
+            " in their seed alone, with the least and the most of them below. ★ marks the Pareto"
+            " front: no other configuration is at least as good in delivery, 99th percentile of"
+            " latency and cost, and better in one of them."
         )
     return " ".join(said)
 
@@ -133,7 +183,7 @@ def _comparison(rivals: Sequence[Mapping[str, Any]]) -> list[str]:
         for name, _, kind, _ in _COLUMNS:
             is_best = best[name] is not None and each[name] == best[name]
             mark = ' class="best"' if is_best else ""
-            cells.append(f"<td{mark}>{_shown(each[name], kind)}</td>")
+            cells.append(f"<td{mark}>{_shown(each[name], kind)}{_spread(each, name, kind)}</td>")
         front = ' class="front"' if each["pareto"] and len(rivals) > 1 else ""
         rows.append(f"<tr{front}>{''.join(cells)}</tr>")
     heads = "".join(f"<th>{escape(text)}</th>" for _, text, _, _ in _COLUMNS)
@@ -144,12 +194,22 @@ def _comparison(rivals: Sequence[Mapping[str, Any]]) -> list[str]:
     return table
 
 
+def _spread(configuration: Mapping[str, Any], name: str, kind: str) -> str:
+    """The least and the most over seeds, where they are not the same."""
+    least, most = configuration["spread"].get(name, (None, None))
+    if least == most or configuration[name] is None:
+        return ""
+    return f"<small>{_shown(least, kind)} – {_shown(most, kind)}</small>"
+
+
 def _shown(value: float | None, kind: str) -> str:
     if value is None:
         return "–"
     if kind == "percent":
         text = f"{value:.2%}"
         return "99.99%" if text == "100.00%" and value < 1 else text
+    if kind == "count":
+        return f"{value:,.0f}" if value == int(value) else f"{value:,.1f}"
     if kind == "seconds":
         return f"{value:.3f} s" if value >= 1 else f"{value * 1000:.1f} ms"
     return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
@@ -291,11 +351,19 @@ def section_plots(condition: str, peers: int, rivals: list[dict[str, Any]]) -> l
             plot = line_plot(
                 title, x_name, y_name, lines, log_x=is_log, log_y=False, legend=False,
                 ends=_percents(lines) if y_name.startswith("%") else None,
+                spans=_marked(drawn) if curve == "delivery_over_time" else (),
             )  # fmt: skip
             parts.append(f"<figure>{plot}</figure>")
     parts += _duplicates(drawn, numbers)
     parts += _trade(rivals, numbers)
     return [*parts, "</div>"]
+
+
+def _marked(drawn: Iterable[Mapping[str, Any]]) -> list[Span]:
+    """The faults under which the configurations of a section ran."""
+    return [
+        Span(*each) for each in dict.fromkeys(fault for one in drawn for fault in one["faults"])
+    ]
 
 
 def _percents(lines: Sequence[Series]) -> tuple[float, float]:

@@ -60,7 +60,7 @@ _LEAVE_ALONE: Final = 15.0
 _OFFER_PAUSE: Final = 5.0
 """Seconds between two sessions with a partner that offers; doubled for each in vain."""
 _AUDITED: Final = 1 / 8
-"""The share of sessions in which what a partner calls equal is looked at: our choice, at some 500
+"""The share of sessions in which what a partner calls equal is looked at: our choice, at some 300
 bytes each."""
 _OFFERED_TO: Final = 8
 """Peers that are told of news; our choice: a mesh's degree."""
@@ -362,9 +362,10 @@ class SyncedPeer:
             before = len(effects)
             self.protocol.handle(Recovered(session.peer, event, checked), now, effects)
             for effect in effects[before:]:
-                kind = type(effect)
-                good += kind is Append or kind is Validate
-                forged += kind is trace.RejectMessage
+                if isinstance(effect, (Append, Validate)):
+                    good += 1
+                elif isinstance(effect, trace.RejectMessage):  # by the protocol, not by ourselves
+                    forged += effect.received_from == session.peer
         try:
             session.note_stored(fetched.topic, good, forged, now)
         except PeerError as error:

@@ -65,6 +65,7 @@ class Rig:
     ) -> None:
         self.now = 1_000_000.0
         self.results: list[LookupResult] = []
+        self.met: list[bytes] = []
         self.effects: list[Effect] = []
         where = addresses or {}
         self.kad = Kademlia(
@@ -72,6 +73,7 @@ class Rig:
             Random(1),
             override(KademliaConfig(), changes),
             on_result=lambda result, _now, _effects: self.results.append(result),
+            on_contact=lambda peer, _now, _effects: self.met.append(peer),
             addresses=lambda peer: where.get(peer, ()),
             validators={**DEFAULT_VALIDATORS, **(validators or {})},
             disk=disk,

@@ -43,6 +43,7 @@ messages = st.builds(
     st.none() | records,
     st.lists(peers, max_size=4).map(tuple),
     st.lists(peers, max_size=4).map(tuple),
+    st.booleans(),
 )
 
 
@@ -65,6 +66,8 @@ def to_protobuf(message: KadMessage) -> kad_pb2.Message:
             entry = theirs.add(id=peer.peer, addrs=peer.addresses)
             if peer.connection:
                 entry.connection = peer.connection
+    if message.brief:
+        parsed.brief = True
     return parsed
 
 
@@ -81,6 +84,7 @@ def from_protobuf(parsed: kad_pb2.Message) -> KadMessage:
             tuple(KadPeer(each.id, tuple(each.addrs), each.connection) for each in those)
             for those in (parsed.closerPeers, parsed.providerPeers)
         ),
+        parsed.brief,
     )
 
 

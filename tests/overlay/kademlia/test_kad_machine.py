@@ -80,7 +80,7 @@ class TestWhoIsAContact:
         rig = Rig()
         rig.give(PeerConnected(b"a", "/p"))
         (ask,) = rig.all(Ask)
-        assert ask.message == KadMessage(KadType.FIND_NODE, OWN)
+        assert ask.message == KadMessage(KadType.FIND_NODE, OWN, brief=True)
         assert rig.kad.closest(b"a") == []
         rig.give(Answered(b"a", ask.number, KadMessage(KadType.FIND_NODE)))
         assert rig.kad.closest(b"a") == [b"a"]
@@ -139,6 +139,21 @@ class TestWhoIsAContact:
         assert b"a" in rig.kad.contacts.table
         rig.give(ConnectFailed(b"a", "refused"))
         assert b"a" not in rig.kad.contacts.table
+
+    def test_a_contact_that_died_is_one_again_when_it_asks(self) -> None:
+        """Only who never answered may be a client: a peer that comes back is heard at once, not
+        after ten minutes, and whoever hears of contacts hears of it."""
+        rig = Rig()
+        rig.befriend(b"a")
+        for _ in range(2):
+            rig.give(ConnectFailed(b"a", "refused"))
+        assert b"a" not in rig.kad.contacts.table
+        rig.now += rig.kad.config.ask_timeout
+        rig.ask(b"a", KadMessage(KadType.FIND_NODE, b"a"))
+        heard = len(rig.met)
+        rig.answer(rig.all(Ask))
+        assert b"a" in rig.kad.contacts.table
+        assert rig.met[heard:] == [b"a"]
 
     def test_a_disconnected_contact_stays(self) -> None:
         """Contacts need no connection: they are dialled when they are asked."""

@@ -136,14 +136,16 @@ def node_config(flood: bool) -> GossipSubConfig:
     return GossipSubConfig(flood_publish=flood)
 
 
-def fought(attack: Attack, config: GossipSubConfig, honest: int, sybils: int) -> Outcome:
+def fought(
+    attack: Attack, config: GossipSubConfig, honest: int, sybils: int, seed: int = 1
+) -> Outcome:
     """Let an attack come, and see what it does."""
     if attack.colocation:
         crowded = msgspec.structs.replace(
             config.score, ip_colocation_factor_weight=attack.colocation
         )
         config = msgspec.structs.replace(config, score=crowded)
-    fight = Battle(config, honest=honest, links=12, rate=3.0)
+    fight = Battle(config, honest=honest, links=12, rate=3.0, seed=seed)
     fight.join()
     if attack.begins != LATE:
         attack.send(fight, sybils)
@@ -192,6 +194,15 @@ def test_a_mesh_recovers_from_a_covert_flash() -> None:
     outcome = fought(ATTACKS["covert flash"], node_config(flood=False), *FAST)
     assert outcome.delivered == 1.0
     assert outcome.prompt < 0.9, "it is an attack"
+    assert 0.0 < outcome.recovered <= RECOVERED
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2, 7))
+def test_a_mesh_recovers_from_a_covert_flash_in_other_networks_too(seed: int) -> None:
+    """The same with other links, other sybils and other delays, in the size of the table."""
+    outcome = fought(ATTACKS["covert flash"], node_config(flood=False), *FULL, seed=seed)
+    assert outcome.delivered == 1.0
     assert 0.0 < outcome.recovered <= RECOVERED
 
 

@@ -24,6 +24,10 @@ class KademliaConfig(Config, frozen=True, kw_only=True):
     """Peers that store or look for records ask everybody within the distance where so many times k
     peers are expected, even if there are more: made-up ids next to a key do not hide it then. Our
     choice after CVE-2023-26248; 0 asks the k closest and nobody else."""
+    holders: int = 0
+    """Peers that a record is put at; 0 for k, as in the paper. With fewer, who knows so many within
+    the distance where k peers are expected puts it there without a search: whoever looks for it
+    asks all of those."""
     quorum: int = 1
     """Valid values that end a search. One is enough where the value proves itself by its hash;
     raise it for namespaces whose values change."""
@@ -104,6 +108,11 @@ class KademliaConfig(Config, frozen=True, kw_only=True):
     """Banned peers remembered; the oldest makes room. Our choice."""
     limits: KadLimits = KadLimits()
 
+    @property
+    def copies(self) -> int:
+        """How many peers hold a record."""
+        return self.holders or self.k
+
     def validate(self) -> None:
         """Refuse values under which nothing can be found or kept."""
         self.limits.validate()
@@ -122,9 +131,10 @@ class KademliaConfig(Config, frozen=True, kw_only=True):
             require(getattr(self, name) > 0, name, "must be positive")
         for name in (
             "corrections", "waiting_lookups", "replacements", "recheck_after", "region",
-            "refresh_pause", "bootstrap_delay", "replicate_interval", "ban_time",
+            "refresh_pause", "bootstrap_delay", "replicate_interval", "ban_time", "holders",
         ):  # fmt: skip
             require(getattr(self, name) >= 0, name, "must not be negative")
         require(self.replicate_interval <= 12 * HOUR, "replicate_interval", "must be 12 h at most")
         require(self.candidates >= self.k, "candidates", "must be at least k")
+        require(self.holders <= self.k, "holders", "must not exceed k")
         require(self.k <= self.limits.closer_peers, "k", "must not exceed limits.closer_peers")

@@ -21,7 +21,7 @@ from rumormill.overlay.kademlia.operations import CHECK, Questions
 from rumormill.overlay.kademlia.table import FULL, RoutingTable
 
 CLIENT_MEMORY: Final = 600.0
-"""Seconds for which a peer that did not answer is not asked to join again. Our choice: the refresh
+"""Seconds for which a peer that never answered is not asked to join again. Our choice: the refresh
 interval."""
 
 OFFENCE_WEIGHT = 1.0
@@ -45,7 +45,7 @@ class Contacts:
         self._config = config
         self._questions = questions
         self._addresses = addresses
-        self._hello = KadMessage(KadType.FIND_NODE, own)
+        self._hello = KadMessage(KadType.FIND_NODE, own, brief=True)
         self._checking: dict[PeerId, None] = {}
         self._silent: dict[PeerId, float] = {}
         self._lost: dict[PeerId, None] = {}
@@ -109,9 +109,15 @@ class Contacts:
         return network_of_text(address) if address else network_of(self._addresses(peer))
 
     def failed(self, peer: PeerId, now: float) -> None:
-        """A peer did not answer, or could not be reached."""
+        """A peer did not answer, or could not be reached.
+
+        One that answered before is no client: when it asks us again it has come back, and is
+        asked as soon as this failure can no longer be the reason why it was not reached.
+        """
         self._checking.pop(peer, None)
-        remember(self._silent, peer, now + CLIENT_MEMORY, _REMEMBERED_MAX)
+        answered_before = peer in self.table or peer in self._lost
+        quiet = self._config.ask_timeout if answered_before else CLIENT_MEMORY
+        remember(self._silent, peer, now + quiet, _REMEMBERED_MAX)
         if self.table.failed(peer):
             remember(self._lost, peer, None, _REMEMBERED_MAX)
 

@@ -8,6 +8,7 @@ towards it (`lookup`), on disjoint paths, so that liars on one path do not spoil
 
 The machine that owns it passes inputs on to `handle`, and calls the operations. An operation
 returns its number at once; its result comes later through `on_result`, never during the call.
+`on_contact` hears of every peer that becomes a contact.
 `closest` answers from local state and never asks anybody.
 """
 
@@ -21,21 +22,20 @@ from rumormill.core.errors import LimitError, LocalError
 from rumormill.core.ids import PeerId, no_addresses
 from rumormill.core.inputs import Answered, AskFailed, Input
 from rumormill.core.randomness import Randomness
-from rumormill.overlay.kademlia import rfc3339
 from rumormill.overlay.kademlia.answers import PROVIDERS_WANTED, WRONG_ANSWER, Answers
 from rumormill.overlay.kademlia.config import KademliaConfig
 from rumormill.overlay.kademlia.contacts import Contacts
 from rumormill.overlay.kademlia.keeping import RecordKeeper
 from rumormill.overlay.kademlia.lookup import Lookup
-from rumormill.overlay.kademlia.messages import KadMessage, KadType, Record
+from rumormill.overlay.kademlia.messages import KadMessage, KadType
 from rumormill.overlay.kademlia.operations import (
     BUSY,
-    CHECK,
     LOCAL,
     LOOKUP,
     NO_PEERS,
     NOT_FOUND,
     NOT_STORED,
+    SLOW,
     TIMED_OUT,
     KadTimer,
     LookupKind,
@@ -47,6 +47,7 @@ from rumormill.overlay.kademlia.operations import (
 )
 from rumormill.overlay.kademlia.server import Server, is_content_id
 from rumormill.overlay.kademlia.stores import ProviderStore, RecordStore
+from rumormill.overlay.kademlia.storing import Storing
 from rumormill.overlay.kademlia.table import position
 from rumormill.overlay.kademlia.upkeep import Upkeep
 from rumormill.overlay.kademlia.validators import DEFAULT_VALIDATORS, Validator, Validators
@@ -57,6 +58,9 @@ _QUESTIONS = {
 }
 """What a lookup asks on its way; all others ask FIND_NODE."""
 
+_IMPATIENCE: Final = 1.0
+"""Seconds after which a search for a value asks one more peer on each path, besides those that have
+not answered yet. Our choice: a round trip; a question that is lost takes `ask_timeout`."""
 _ASKS_PER_LOOKUP: Final = 200
 """Peers that one lookup asks. Our choice: ten times k; only invented peers need more."""
 
@@ -71,6 +75,7 @@ class Kademlia:
         config: KademliaConfig,
         *,
         on_result: Callable[[LookupResult, float, Effects], None],
+        on_contact: Callable[[PeerId, float, Effects], None] | None = None,
         addresses: Callable[[PeerId], Sequence[bytes]] = no_addresses,
         validators: Mapping[str, Validator] = DEFAULT_VALIDATORS,
         disk: bool = False,
@@ -79,6 +84,7 @@ class Kademlia:
         self.peer = peer
         self.config = config
         self._on_result = on_result
+        self._on_contact = on_contact
         self._validators = Validators(validators)
         self._questions = Questions(config.ask_timeout)
         self.contacts = Contacts(peer, config, self._questions, addresses)
@@ -87,6 +93,7 @@ class Kademlia:
         self.providers = ProviderStore(own, config)
         self._server = Server(config, self.contacts, self.records, self.providers, self._validators)
         self._answers = Answers(peer, config, self.contacts, self._validators)
+        self._storing = Storing(config, self.contacts, self._questions)
         self._upkeep = Upkeep(config, self.contacts, self.records, self.providers, self, randomness)
         self._keeper: RecordKeeper | None = None
         if disk and config.durable:
@@ -159,6 +166,12 @@ class Kademlia:
             operation = self._operations.get(timer.number)
             if operation is not None and operation.lookup is not None:
                 self._conclude(operation, TIMED_OUT, now, effects)
+        elif timer.what == SLOW:
+            operation = self._operations.get(timer.number)
+            if operation is not None and operation.lookup is not None:
+                operation.lookup.widen()
+                effects.append(SetTimer(KadTimer(SLOW, timer.number), now + _IMPATIENCE))
+                self._advance(operation, now, effects)
         elif timer.what == LOCAL:
             result = self._finished.pop(timer.number, None)
             if result is not None:
@@ -177,11 +190,14 @@ class Kademlia:
             return
         if self.contacts.answered(event.peer, now, effects):
             self._upkeep.on_contact(now, effects)
+            if self._on_contact is not None:
+                self._on_contact(event.peer, now, effects)
         operation = self._operations.get(question.owner)
         if operation is None:
             return
         if question.type is KadType.PUT_VALUE:
-            self._on_stored(operation, event.peer, message, now, effects)
+            self._storing.take(operation, event.peer, message, effects)
+            self._one_less_to_store(operation, now, effects)
         elif self._answers.take(operation, event.peer, message, now, effects):
             self._on_step(operation, event.peer, message, now, effects)
         else:
@@ -326,12 +342,19 @@ class Kademlia:
         if not seeds:
             self._finish_later(operation, NO_PEERS, now, effects)
             return
+        holders = self._storing.known_holders(operation)
+        if holders:
+            self._operations[operation.number] = operation
+            self._store(operation, holders, now, effects)
+            return
+        operation.walked = True
+        getting = self._wants_one(operation)
         operation.lookup = Lookup(
             target,
             self.peer,
             seeds,
-            k=config.k,
-            alpha=config.alpha,
+            k=config.copies if operation.kind is LookupKind.PUT_VALUE else config.k,
+            alpha=1 if getting else config.alpha,
             paths=config.paths,
             width=config.candidates,
             limit=_ASKS_PER_LOOKUP,
@@ -339,7 +362,14 @@ class Kademlia:
         )
         self._operations[operation.number] = operation
         effects.append(SetTimer(KadTimer(LOOKUP, operation.number), now + config.lookup_timeout))
+        if getting:
+            effects.append(SetTimer(KadTimer(SLOW, operation.number), now + _IMPATIENCE))
         self._advance(operation, now, effects)
+
+    def _wants_one(self, operation: Operation) -> bool:
+        """Whether the first value that proves itself ends a search, so that little is asked for:
+        one question a path at first, and no further peers beside a value."""
+        return operation.kind is LookupKind.GET_VALUE and self.config.quorum == 1
 
     def _radius(self, kind: LookupKind) -> int:
         """How far around a key records are stored and looked for, where that is what is done."""
@@ -351,14 +381,18 @@ class Kademlia:
         """Ask whoever is next; a lookup with nobody to ask and nobody to wait for is over."""
         lookup = operation.lookup
         assert lookup is not None
-        next_peers = lookup.take()
-        if next_peers:
-            question = KadMessage(_QUESTIONS.get(operation.kind, KadType.FIND_NODE), operation.key)
-            for peer in next_peers:
-                addresses = lookup.addresses(peer)
-                self._questions.ask(peer, question, operation.number, effects, addresses)
-        elif not lookup.in_flight:
+        if not self._ask_next(operation, lookup, effects) and not lookup.in_flight:
             self._conclude(operation, "", now, effects)
+
+    def _ask_next(self, operation: Operation, lookup: Lookup, effects: Effects) -> bool:
+        """Ask whoever is next; whether there was anybody."""
+        next_peers = lookup.take()
+        kind = _QUESTIONS.get(operation.kind, KadType.FIND_NODE)
+        question = KadMessage(kind, operation.key, brief=self._wants_one(operation))
+        for peer in next_peers:
+            addresses = lookup.addresses(peer)
+            self._questions.ask(peer, question, operation.number, effects, addresses)
+        return bool(next_peers)
 
     def _on_step(
         self, operation: Operation, peer: PeerId, message: KadMessage, now: float, effects: Effects
@@ -366,6 +400,11 @@ class Kademlia:
         lookup = operation.lookup
         if lookup is None:  # an answer that came after its walk was over
             return
+        if self._wants_one(operation) and not self._answers.suffice(operation):
+            # One question a path was not enough. Whoever named nobody yet is asked before those
+            # that the first to answer names: it may be a liar that names its like.
+            lookup.widen(self.config.alpha)
+            self._ask_next(operation, lookup, effects)
         closer = message.closer[: self.config.k]
         lookup.answered(peer, self.contacts.without_banned(closer, now))
         if self._answers.suffice(operation):
@@ -389,74 +428,35 @@ class Kademlia:
         operation.failed += lookup.failures
         kind = operation.kind
         if kind is LookupKind.PUT_VALUE:
-            self._store(operation, lookup.holders(self.config.k), now, effects)
+            self._store(operation, lookup.holders(self.config.copies), now, effects)
             return
         if kind is LookupKind.PROVIDE:
-            self._announce(operation, lookup.holders(self.config.k), now, effects)
+            self._storing.announce(operation, lookup.holders(self.config.k), now, effects)
         elif kind is LookupKind.FIND_CLOSEST:
             operation.found = dict.fromkeys(lookup.closest(self.config.k))
         elif kind is LookupKind.GET_VALUE:
-            self._correct(operation, lookup, now, effects)
+            self._storing.correct(operation, lookup, now, effects)
         succeeded = operation.found or operation.stored
         self._finish(operation, "" if succeeded else reason or NOT_FOUND, now, effects)
 
     # Storing.
 
-    def _record(self, operation: Operation, now: float) -> Record:
-        assert operation.value is not None
-        return Record(operation.key, operation.value, rfc3339.write(now), operation.proof)
-
     def _store(
         self, operation: Operation, holders: list[PeerId], now: float, effects: Effects
     ) -> None:
-        message = KadMessage(KadType.PUT_VALUE, operation.key, self._record(operation, now))
-        operation.storing = len(holders)
-        operation.asked += len(holders)
-        for holder in holders:
-            self._questions.ask(holder, message, operation.number, effects)
+        self._storing.put(operation, holders, now, effects)
         if not holders:
             self._finish(operation, NOT_STORED, now, effects)
 
-    def _on_stored(
-        self, operation: Operation, peer: PeerId, message: KadMessage, now: float, effects: Effects
-    ) -> None:
-        if message.record is not None and message.record.value == operation.value:
-            operation.stored[peer] = None
-        else:
-            operation.failed += 1
-            effects.append(trace.Refuse(peer, WRONG_ANSWER))
-        self._one_less_to_store(operation, now, effects)
-
     def _one_less_to_store(self, operation: Operation, now: float, effects: Effects) -> None:
         operation.storing -= 1
-        if not operation.storing:
-            self._finish(operation, "" if operation.stored else NOT_STORED, now, effects)
-
-    def _announce(
-        self, operation: Operation, holders: list[PeerId], now: float, effects: Effects
-    ) -> None:
-        own = self.contacts.describe(self.peer, now)
-        message = KadMessage(KadType.ADD_PROVIDER, operation.key, providers=(own,))
-        operation.asked += len(holders)
-        for holder in holders:
-            self._questions.tell(holder, message, effects)
-            operation.stored[holder] = None
-
-    def _correct(self, operation: Operation, lookup: Lookup, now: float, effects: Effects) -> None:
-        """Give the value to those that had a worse one, and to some near the key that had none."""
-        if operation.value is None:
+        if operation.storing:
             return
-        wanting = dict(operation.outdated)
-        spare = self.config.corrections
-        for peer in lookup.closest(self.config.k):
-            if spare and peer not in operation.found and peer not in wanting:
-                wanting[peer] = None
-                spare -= 1
-        wanting.pop(self.peer, None)
-        if wanting:
-            message = KadMessage(KadType.PUT_VALUE, operation.key, self._record(operation, now))
-            for peer in wanting:
-                self._questions.ask(peer, message, CHECK, effects)
+        if self._storing.too_few(operation):
+            operation.walked = True
+            self._begin(operation, now, effects)
+        else:
+            self._finish(operation, "" if operation.stored else NOT_STORED, now, effects)
 
     # The end of an operation.
 
@@ -473,6 +473,8 @@ class Kademlia:
     def _finish(self, operation: Operation, reason: str, now: float, effects: Effects) -> None:
         del self._operations[operation.number]
         effects.append(CancelTimer(KadTimer(LOOKUP, operation.number)))
+        if self._wants_one(operation):
+            effects.append(CancelTimer(KadTimer(SLOW, operation.number)))
         self.begin_waiting(now, effects)
         result = result_of(operation, reason)
         if operation.kind is LookupKind.PUT_VALUE or operation.internal:

@@ -98,6 +98,10 @@ class Lookup:
             taken = self._take()
         return taken
 
+    def widen(self, alpha: int = 0) -> None:
+        """Have so many questions in flight on each path, or one more."""
+        self._alpha = max(self._alpha, alpha) if alpha else self._alpha + 1
+
     def _take(self) -> list[PeerId]:
         taken: list[PeerId] = []
         progress = True

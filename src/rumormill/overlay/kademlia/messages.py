@@ -114,13 +114,19 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 class KadMessage(msgspec.Struct, gc=False):
-    """A question or its answer. Immutable once sent."""
+    """A question or its answer. Immutable once sent.
+
+    A `brief` question, a field of ours that others skip, spares its asker what it does not need:
+    the value that it wants stored, closer peers beside a value, anybody at all where it only sees
+    whether a peer is there. The answer is brief then, too.
+    """
 
     type: KadType
     key: bytes = b""
     record: Record | None = None
     closer: tuple[KadPeer, ...] = ()
     providers: tuple[KadPeer, ...] = ()
+    brief: bool = False
     left_out: int = 0
     cached_meta: RpcMeta | None = None
 
@@ -195,6 +201,7 @@ def _schema(limits: KadLimits) -> Schema[KadMessage]:
             "record": Nested(3, _record_schema(limits), optional=True),
             "closer": Nested(8, peer, max_count=limits.closer_peers, too_many=many),
             "providers": Nested(9, peer, max_count=limits.providers, too_many=many),
+            "brief": Number(16, read=bool),
         },
         max_bytes=limits.message_bytes,
         last_counts=True,
@@ -203,7 +210,7 @@ def _schema(limits: KadLimits) -> Schema[KadMessage]:
 
 _PEER: Final = _peer_schema(DEFAULT_KAD_LIMITS)
 _MESSAGE: Final = _schema(DEFAULT_KAD_LIMITS)
-_WITHOUT_PEERS: Final = _MESSAGE.only("type", "key", "record")
+_WITHOUT_PEERS: Final = _MESSAGE.only("type", "key", "record", "brief")
 
 
 def encode_kad(message: KadMessage) -> bytes:

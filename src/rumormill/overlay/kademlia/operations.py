@@ -23,6 +23,8 @@ class KadTimer(msgspec.Struct, frozen=True, gc=False):
 
 LOOKUP = "lookup"
 """The timer that ends a lookup."""
+SLOW = "slow"
+"""The timer after which a search for a value asks more peers at once."""
 LOCAL = "local"
 """The timer that reports what was known without a lookup."""
 
@@ -78,6 +80,8 @@ class Operation(msgspec.Struct):
     proof: bytes = b""
     internal: bool = False
     lookup: Lookup | None = None
+    walked: bool = False
+    """Whether those closest to the key were looked for."""
     storing: int = 0
     """Questions in flight of the second half, in which a value is stored."""
     asked: int = 0

@@ -91,6 +91,8 @@ class Server:
         return tuple([describe(peer, now) for peer in peers])
 
     def _find_node(self, asker: PeerId, message: KadMessage, now: float) -> KadMessage:
+        if message.brief and message.key == asker:
+            return KadMessage(KadType.FIND_NODE, message.key, brief=True)
         closer = self._closer(message.key, asker, now)
         own = self._contacts.own
         if message.key == own:
@@ -101,6 +103,8 @@ class Server:
         key = message.key
         held = self._records.get(key, now)
         record = None if held is None else record_of(held)
+        if message.brief and record is not None:
+            return KadMessage(KadType.GET_VALUE, key, record, brief=True)
         return KadMessage(KadType.GET_VALUE, key, record, self._closer(key, asker, now))
 
     def _put_value(
@@ -131,6 +135,8 @@ class Server:
         elif own.value != value:
             own.value, own.received = value, now
             self._records.changed[key] = None
+        if message.brief:
+            return KadMessage(KadType.PUT_VALUE, key, brief=True)
         return KadMessage(KadType.PUT_VALUE, key, record)
 
     def hold(self, record: Record, source: PeerId, now: float) -> str:

@@ -205,7 +205,7 @@ class Upkeep:
             return
         target = position(result.key)
         farthest = max((target ^ position(peer) for peer in result.peers), default=0)
-        if result.stored < self._config.k or target ^ self._contacts.table.own < farthest:
+        if result.stored < self._config.copies or target ^ self._contacts.table.own < farthest:
             self._records.renew(held, now)
 
     def on_result(self, result: LookupResult, now: float, effects: Effects) -> None:

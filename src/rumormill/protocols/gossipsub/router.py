@@ -166,11 +166,12 @@ class GossipSub(PubSubRouter):
 
     # What peers send.
 
-    def _accepts_from(self, peer: PeerId, now: float, effects: Effects) -> bool:
+    def _accepts_from(self, peer: PeerId, rpc: Rpc, now: float, effects: Effects) -> bool:
         score = self._score
         if score is None or score.score(peer, now) >= self._graylist or peer in self.direct:
             return True
-        effects.append(trace.Refuse(peer, reasons.BELOW_GRAYLIST))
+        refused = max(1, len(rpc.publish))
+        effects.append(trace.Refuse(peer, reasons.BELOW_GRAYLIST, count=refused))
         return False
 
     def _on_control(self, peer: PeerId, control: Control, now: float, effects: Effects) -> None:

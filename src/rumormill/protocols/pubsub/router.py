@@ -152,7 +152,7 @@ class PubSubRouter:
         rpc: Rpc = event.message  # type: ignore[assignment]
         if rpc.subscriptions:
             self._on_subscriptions(peer, state, rpc.subscriptions, now, effects)
-        if self._vets_peers and not self._accepts_from(peer, now, effects):
+        if self._vets_peers and not self._accepts_from(peer, rpc, now, effects):
             return
         for message in rpc.publish:
             message_id = message.id
@@ -194,7 +194,7 @@ class PubSubRouter:
     _vets_peers = False
     """Whether `_accepts_from` is asked at all."""
 
-    def _accepts_from(self, peer: PeerId, now: float, effects: Effects) -> bool:
+    def _accepts_from(self, peer: PeerId, rpc: Rpc, now: float, effects: Effects) -> bool:
         """Whether messages and control of a peer are heeded."""
         return True
 

@@ -84,9 +84,10 @@ class PulsarcastConfig(Config, frozen=True, kw_only=True):
     connect_timeout: float = 10.0
     """Seconds until a dial that nobody answered counts as failed. Our choice: a libp2p dial."""
 
-    join_timeout: float = 5.0
-    """Seconds until a JOIN without an acknowledgement counts as failed. Our choice: several round
-    trips of the slowest links of the paper (800 ms)."""
+    join_timeout: float = 2.0
+    """Seconds until a JOIN without an acknowledgement is sent again; after `connect_retries`
+    repetitions it has failed. Our choice: a round trip of the slowest links of the paper (800 ms
+    each way)."""
 
     retry_delay: float = 0.25
     """Seconds before the first repetition; every further one waits twice as long. Our choice: a
@@ -170,13 +171,14 @@ class PulsarcastConfig(Config, frozen=True, kw_only=True):
     max_waiting: int = 256
     """Peers, publications and calls that wait for one descriptor. Our choice."""
 
-    request_timeout: float = 30.0
-    """Seconds until a request to publish that nobody answered has failed. Our choice: a tree of
-    ten hops at the paper's latency, several times."""
+    request_timeout: float = 90.0
+    """Seconds until a request to publish that nobody answered has failed. Our choice: an author
+    that was killed has been started again by then, and its tree has healed."""
 
     request_retry: float = 10.0
-    """Seconds after which an unanswered request is sent again; the publisher takes it once. Our
-    choice: eight hops up and down at the paper's mean latency."""
+    """Seconds at most after which an unanswered request is sent again; the publisher takes it once.
+    It is sooner where answers usually come soon. Our choice: eight hops up and down at the paper's
+    mean latency."""
 
     max_requests: int = 4096
     """Requests to publish that are under way here, own and passed on. Our choice."""
@@ -203,7 +205,7 @@ class PulsarcastConfig(Config, frozen=True, kw_only=True):
     """Seconds that an unordered topic waits for a missing parent before it asks for it. Our
     choice: a copy on another edge arrives within a second."""
 
-    fetch_timeout: float = 5.0
+    fetch_timeout: float = 2.0
     """Seconds that a neighbour has to answer for missing events. Our choice: as `join_timeout`."""
 
     fetch_batch: int = 128
@@ -241,9 +243,10 @@ class PulsarcastConfig(Config, frozen=True, kw_only=True):
     limits: RpcLimits = RpcLimits()
     """How much one RPC may hold. See `RpcLimits`."""
 
-    kademlia: KademliaConfig = KademliaConfig(replicate_interval=HOUR)
+    kademlia: KademliaConfig = KademliaConfig(replicate_interval=HOUR, holders=8)
     """The parameters of the DHT. Holders put records again each hour, as Kademlia's paper says
-    (2.5): what is in the DHT stays there, also when its author is gone."""
+    (2.5): what is in the DHT stays there, also when its author is gone. A record has 8 holders, our
+    choice: with a third of all peers away at once, all of them are in one case of 6,500."""
 
     def validate(self) -> None:
         """Refuse values that are impossible or contradict each other."""

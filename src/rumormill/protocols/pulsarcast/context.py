@@ -127,6 +127,10 @@ class BranchTimer(Timer, frozen=True):
     """What is next due in a topic's tree."""
 
 
+class NewsTimer(Timer, frozen=True):
+    """Neighbours are to be told what they should have got."""
+
+
 class HoldTimer(Timer, frozen=True):
     """An ordered topic's events have waited long enough for an ancestor."""
 

@@ -38,9 +38,10 @@ from rumormill.protocols.pulsarcast.format.descriptors import TopicDescriptor
 from rumormill.protocols.pulsarcast.format.rpc import Operation, Rpc, RpcMessage, addition
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent
 from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher, BlockValidator
-from rumormill.protocols.pulsarcast.history.exchange import MissingParents, Reconciliation
+from rumormill.protocols.pulsarcast.history.exchange import Reconciliation
 from rumormill.protocols.pulsarcast.history.feed import Feeds
 from rumormill.protocols.pulsarcast.history.fetching import EventFetching
+from rumormill.protocols.pulsarcast.history.missing import MissingParents
 from rumormill.protocols.pulsarcast.history.reading import HistoryReading
 from rumormill.protocols.pulsarcast.history.refetching import Refetching
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
@@ -74,6 +75,7 @@ class PulsarcastPeer:
             randomness,
             config.kademlia,
             on_result=self._on_result,
+            on_contact=self._on_contact,
             addresses=hooks.addresses,
             validators={
                 **DEFAULT_VALIDATORS,
@@ -129,6 +131,9 @@ class PulsarcastPeer:
             if cid is not None:
                 self._fetcher.on_value(cid, result.value, result.proof, now, effects)
 
+    def _on_contact(self, peer: PeerId, now: float, effects: Effects) -> None:
+        self._parents.on_alive(peer, now, effects)
+
     # What the runtime shows of us.
 
     def view(self) -> View:
@@ -182,7 +187,7 @@ class PulsarcastPeer:
         self._context.connected[peer] = event.protocol
         effects.append(trace.AddPeer(peer, event.protocol))
         self.dht.handle(event, now, effects)
-        self._parents.on_connected(peer, now, effects)
+        self._parents.on_alive(peer, now, effects)
 
     def _on_peer_disconnected(
         self, event: inputs.PeerDisconnected, now: float, effects: Effects
@@ -249,6 +254,10 @@ class PulsarcastPeer:
         terms = {
             each.topic: each for each in message.additions if isinstance(each, additions.Terms)
         }
+        if not message.messages and len(terms) == len(message.additions):
+            for news in terms.values():
+                self._reconciliation.on_news(peer, news, now, effects)
+            return
         for part in message.messages:
             self._on_message(peer, part, terms, now, effects)
         for each in message.additions:
@@ -387,10 +396,11 @@ _HANDLERS: dict[type, Callable[[PulsarcastPeer, Any, float, Effects], None]] = {
 
 _TIMERS: dict[type, Callable[[PulsarcastPeer], Callable[[bytes, float, Effects], None]]] = {
     context.BranchTimer: lambda peer: peer.membership.on_timer,
+    context.NewsTimer: lambda peer: peer._reconciliation.on_news_timer,
     context.HoldTimer: lambda peer: peer._events.on_hold_timer,
     context.ParentTimer: lambda peer: peer._missing.on_timer,
     context.FetchTimer: lambda peer: peer._fetcher.on_timer,
-    context.RangeTimer: lambda peer: peer._reconciliation.end,
+    context.RangeTimer: lambda peer: peer._reconciliation.on_timer,
     context.RefetchTimer: lambda peer: peer._refetching.on_timer,
     context.RequestTimer: lambda peer: peer._requests.on_timer,
 }

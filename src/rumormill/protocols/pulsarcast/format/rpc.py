@@ -158,11 +158,12 @@ class Rpc(msgspec.Struct, gc=False, eq=False):
 
     @property
     def urgent(self) -> bool:
-        """What holds the tree together overtakes events."""
+        """What holds the tree together overtakes events, but not what asks whether they came."""
         for message in self.messages:
             if type(message.payload) is SignedEvent:
                 return False
-        return all(type(each) is not Events for each in self.additions)
+        kinds = {type(each) for each in self.additions}
+        return Events not in kinds and (bool(self.messages) or kinds != {Terms})
 
 
 def publish(event: SignedEvent, now: float) -> Rpc:

@@ -1,39 +1,32 @@
 """What neighbours in a tree exchange so that everybody has every event.
 
-*Missing parents.* A link to an event that is not there means that we missed it (thesis: NACK). On a
-quiet tree it cannot happen: whoever linked to an event had it before, and along the edges of a tree
-it reaches everybody before the event that links to it. After a lost edge it does. The missing event
-is looked for at the neighbour that sent its child, then at the other neighbours, then in the DHT.
-In an ordered topic delivery waits for it, so it is asked for at once, and with it the chain before
-it; elsewhere it gets a moment to arrive by itself. Neighbours' questions for events are answered
-from memory and from the log, within bounds.
-
 *Reconciliation.* Links find an event that others link to. Where many publish at once most events
 are nobody's parent, and one that is lost with a dying peer would be missed by nobody. So every
-renewal of an edge compares: the child names a range of dates, how many events it has in it, and a
-checksum; the parent says the same of its own. Where they differ the child lists what it has, the
-parent sends what is lacking and asks for what it lacks itself. Events that are too young to have
-arrived everywhere are left out, and so is what was agreed upon long ago. A parent that entered the
-tree later than the range begins first gets the range from its own parent: so what a subtree missed
-while its relay was being replaced comes down to it. The same exchange over all dates fetches a
-topic's history.
+new edge and every renewal of one compares: the child names a range of dates, how many events it has
+in it, and a checksum; the parent says the same of its own. Where they differ the child lists what
+it has, the parent sends what is lacking and asks for what it lacks itself, and they compare again:
+nothing is agreed upon before both are equal. Events that are too young to have arrived everywhere
+are left out, and so is what was agreed upon long ago, unless something of that time came late. A
+parent that entered the tree later than the range begins first gets the range from its own parent:
+so what a subtree missed while its relay was being replaced comes down to it. The same exchange over
+all dates fetches a topic's history.
+
+*News.* A renewal is half a minute away. So whoever passes something on tells its neighbours a
+moment later how much they should have got of late, and who got less fetches it.
 """
 
 from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
-from msgspec.structs import replace
 
-from rumormill.core.effects import ById, CancelTimer, Effects, SetTimer
+from rumormill.core.effects import ById, CancelTimer, Effects, SendAll, SetTimer
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Loaded
 from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.context import (
-    GRAVE,
-    BlockFound,
     Context,
-    ParentTimer,
+    NewsTimer,
     PeerOperation,
     RangeFetched,
     RangeTimer,
@@ -42,183 +35,14 @@ from rumormill.protocols.pulsarcast.format.additions import Events, Fetch, Have,
 from rumormill.protocols.pulsarcast.format.codec import encode_event, read_back
 from rumormill.protocols.pulsarcast.format.rpc import addition, join
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent
-from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher
-from rumormill.protocols.pulsarcast.history.feed import (
-    Feed,
-    Feeds,
-    FetchAnswer,
-    Walk,
-    unread_of,
-)
+from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, unread_of
+from rumormill.protocols.pulsarcast.history.missing import MissingParents
 from rumormill.protocols.pulsarcast.history.timeline import milliseconds, whole
-from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
 from rumormill.protocols.pulsarcast.tree.trees import Branch, Trees
 
-_ANSWER_WINDOW: Final = 60.0
-"""Seconds for which a peer that was asked may send events; our choice: a long answer takes many
-messages."""
-
-
-class MissingParent(msgspec.Struct, frozen=True):
-    """A parent of an event that we have is looked for."""
-
-
-class ChildsQuestion(PeerOperation, frozen=True):
-    """A child misses an event that we miss too: our own parent is asked for it."""
-
-    topic: bytes
-
-
-@dataclass(eq=False)
-class MissingParents:
-    """Finds what is missing, and gives others what they miss."""
-
-    _context: Context
-    _trees: Trees
-    _feeds: Feeds
-    _events: Dissemination
-    _fetcher: BlockFetcher
-    _noted: dict[bytes, tuple[bytes, PeerId]] = field(default_factory=dict)
-    _expected: dict[tuple[bytes, PeerId], float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self._events.on_missing = self.note
-        self._context.operations.steps |= {
-            (MissingParent, BlockFound): self._on_parent,
-            (ChildsQuestion, BlockFound): self._on_childs_event,
-            (FetchAnswer, Loaded): self._on_loaded,
-        }
-
-    def clear(self) -> None:
-        """Forget what was waited for; comparing with the parent will find it."""
-        self._noted.clear()
-        self._expected.clear()
-
-    # What we miss.
-
-    def note(self, feed: Feed, cid: bytes, peer: PeerId, now: float, effects: Effects) -> None:
-        """An event that `peer` sent links to one that is not there."""
-        branch = self._trees.branches[feed.topic]
-        above = branch.parent is not None and not self._context.is_original(branch.parent)
-        if cid in self._fetcher or cid in self._noted or (feed.catching_up and above):
-            return  # it is on its way already, alone or with all others
-        if feed.ordered or peer == self._context.id or len(feed.timeline) == 1:
-            # Of a first event the parent is probably older than our subscription.
-            self.fetch(feed, cid, peer, now, effects)
-        elif len(self._noted) < self._context.config.max_fetches:
-            self._noted[cid] = (feed.topic, peer)
-            effects.append(SetTimer(ParentTimer(cid), now + self._context.config.gap_delay))
-
-    def on_timer(self, cid: bytes, now: float, effects: Effects) -> None:
-        """It had time enough to arrive by itself."""
-        topic, peer = self._noted.pop(cid, (b"", b""))
-        feed = self._feeds.open.get(topic)
-        if feed is not None and cid not in feed.timeline:
-            self.fetch(feed, cid, peer, now, effects)
-
-    def fetch(
-        self,
-        feed: Feed,
-        cid: bytes,
-        peer: PeerId,
-        now: float,
-        effects: Effects,
-        *,
-        chain: bool = True,
-    ) -> bool:
-        """Look for a missing event, at its child's sender first, with the chain before it where
-        the topic is one; false when too much is looked for already."""
-        topic = feed.topic
-        sources = (peer, *self._trees.neighbours(topic))
-        for each in sources:
-            self.expect(topic, each, now)
-        # Elsewhere most of what lies before the event is here already.
-        batch = self._context.config.fetch_batch if chain and feed.ordered else 0
-        return self._fetcher.seek(
-            cid, topic, sources, MissingParent(), now, effects, ancestors=batch, known=feed.tip
-        )
-
-    def _on_parent(self, _: MissingParent, news: BlockFound, now: float, effects: Effects) -> None:
-        self._events.on_found(news, now, effects)
-
-    def expect(self, topic: bytes, peer: PeerId, now: float) -> None:
-        """A peer is about to be asked for events of a topic."""
-        if len(self._expected) >= self._context.config.max_fetches:
-            self._expected = {key: until for key, until in self._expected.items() if until > now}
-        self._expected[topic, peer] = now + _ANSWER_WINDOW
-
-    def on_events(self, peer: PeerId, answer: Events, now: float, effects: Effects) -> None:
-        """A peer sent events that we missed."""
-        topic = answer.topic
-        if self._expected.get((topic, peer), 0.0) <= now:
-            self._context.refuse(peer, reasons.NOT_ASKED_FOR, topic, 0.0, now, effects)
-            return
-        for signed in answer.events:
-            if signed.event.topic != topic:
-                self._context.refuse(peer, reasons.WRONG_CID, topic, GRAVE, now, effects)
-            elif not self._fetcher.found(signed, peer, now, effects):
-                feed = self._feeds.open.get(topic)
-                if feed is not None:
-                    self._events.backfill(feed, peer, signed, now, effects)
-        self._fetcher.on_missing(peer, answer, now, effects)
-
-    # What others miss.
-
-    def on_fetch(self, peer: PeerId, question: Fetch, now: float, effects: Effects) -> None:
-        """A peer asks for events."""
-        self._answer(FetchAnswer(peer, question), now, effects)
-
-    def _on_loaded(self, answer: FetchAnswer, loaded: Loaded, now: float, effects: Effects) -> None:
-        left = unread_of(answer.asking, loaded)
-        asked = answer.asked + answer.asking[: len(answer.asking) - len(left)]
-        read = answer.read + tuple(read_back(loaded.events))
-        self._answer(replace(answer, asking=(), asked=asked, read=read), now, effects)
-
-    def _answer(self, answer: FetchAnswer, now: float, effects: Effects) -> None:
-        """Answer a question with what is at hand, after reading what else it needs."""
-        peer, question = answer.peer, answer.question
-        feed = self._feeds.open.get(question.topic)
-        found: dict[bytes, SignedEvent] = {}
-        missing = [cid for cid in question.wanted if cid != question.topic]
-        if feed is not None:
-            walk = Walk(feed, answer, self._context.config)
-            found, missing = walk.found, walk.missing
-            ids = walk.to_read()
-            waits = replace(answer, asking=ids)
-            if ids and self._context.load(waits, feed.text, ById(ids), effects):
-                return
-        lacking = [cid for cid in missing if not self._ask_above(peer, question, cid, now, effects)]
-        if found or lacking:
-            told = Events(question.topic, tuple(found.values()), tuple(lacking))
-            self._context.send(peer, addition(told), effects)
-
-    def _ask_above(
-        self, peer: PeerId, question: Fetch, cid: bytes, now: float, effects: Effects
-    ) -> bool:
-        """A child misses what we miss too: get it from our own parent, and answer then.
-
-        Whatever came is judged before it is passed on: the child holds us to account for it.
-        """
-        topic = question.topic
-        branch = self._trees.branches.get(topic)
-        if branch is None or peer not in branch.children or branch.parent is None:
-            return False
-        self.expect(topic, branch.parent, now)
-        sources, asks = (branch.parent,), ChildsQuestion(peer, topic)
-        return self._fetcher.seek(cid, topic, sources, asks, now, effects, everywhere=False)
-
-    def _on_childs_event(
-        self, asked: ChildsQuestion, news: BlockFound, now: float, effects: Effects
-    ) -> None:
-        feed, block = self._feeds.open.get(asked.topic), news.block
-        answer = Events(asked.topic, missing=(news.about,))
-        if (
-            feed is not None
-            and isinstance(block, SignedEvent)
-            and self._events.fault(feed, block, now) is None
-        ):
-            answer = Events(asked.topic, (block,))
-        self._context.send(asked.peer, addition(answer), effects)
+_MOST_ROUNDS: Final = 8
+"""Exchanges in a row after which neighbours that still differ go on as if they agreed: one of them
+refuses what the other has. Our choice: links that lose a message in five fail less often."""
 
 
 class _Range(msgspec.Struct):
@@ -230,6 +54,12 @@ class _Range(msgspec.Struct):
     known: int = -1
     most: int = 0
     """How many events may be known before it is enough; 0 for no bound."""
+    repeated: int = 0
+    """How often the last question was repeated."""
+
+
+class NewsFetch(msgspec.Struct, frozen=True):
+    """What a neighbour has passed on and we have not got is fetched from it."""
 
 
 class Agreement(msgspec.Struct, frozen=True):
@@ -260,6 +90,7 @@ class Reconciliation:
     def __post_init__(self) -> None:
         self._context.operations.steps |= {
             (Agreement, RangeFetched): self._on_agreement,
+            (NewsFetch, RangeFetched): self._on_news_fetched,
             (HaveAnswer, Loaded): self._on_loaded,
         }
 
@@ -272,10 +103,19 @@ class Reconciliation:
     def refresh(self, branch: Branch, now: float, effects: Effects) -> None:
         """Renew the edge to the parent, and say what we have."""
         assert branch.parent is not None
+        self.join(branch, branch.parent, self._context.config.sync_settle, now, effects)
+
+    def join(
+        self, branch: Branch, peer: PeerId, settle: float, now: float, effects: Effects
+    ) -> None:
+        """Ask a peer to be our parent, or to remain it, and say what we have that is so old.
+
+        A new parent is told of everything: there is no edge yet over which anything is on its way.
+        """
         branch.told_silent = branch.silent
-        terms = self._terms(branch, now)
+        terms = self._terms(branch, now - settle)
         branch.comparing = terms.end > terms.start
-        self._context.send(branch.parent, join(branch.topic, terms, now), effects)
+        self._context.send(peer, join(branch.topic, terms, now), effects)
 
     def tell_wish(self, branch: Branch, now: float, effects: Effects) -> None:
         """Tell the parent if we want events now and did not before, or the other way round; and
@@ -289,12 +129,12 @@ class Reconciliation:
         ):
             self.refresh(branch, now, effects)
 
-    def _terms(self, branch: Branch, now: float) -> Terms:
+    def _terms(self, branch: Branch, until: float) -> Terms:
         feed = self._feeds.open[branch.topic]
         config = self._context.config
         agreed = feed.synced - milliseconds(config.sync_margin)
         start = whole(max(feed.cover, agreed, feed.timeline.start))
-        end = whole(milliseconds(now - config.sync_settle))
+        end = whole(milliseconds(until))
         if branch.silent or start >= end or feed.retries:
             return Terms(branch.topic, branch.silent)
         return Terms(branch.topic, False, start, end, *feed.timeline.digest(start, end))
@@ -305,8 +145,8 @@ class Reconciliation:
         """What we have of the range that a child names, as far back as we remember; None while we
         cannot tell."""
         feed = self._feeds.open[branch.topic]
-        start, end = max(terms.start, feed.timeline.start), terms.end
-        if start >= end or feed.retries:
+        start, end = max(min(terms.start, feed.late(now)), feed.timeline.start), terms.end
+        if terms.start >= end or feed.retries:
             return None
         above = branch.parent is not None and not self._context.is_original(branch.parent)
         if start < whole(feed.cover):
@@ -322,22 +162,84 @@ class Reconciliation:
     def on_parent_terms(
         self, branch: Branch, peer: PeerId, terms: Terms, now: float, effects: Effects
     ) -> None:
-        """What our parent has of the range that we named."""
+        """What our parent has of the range that we named, or of one that begins earlier because
+        something of that time has come to it late."""
         if peer != branch.parent or terms.start >= terms.end:
             return
         feed = self._feeds.open[branch.topic]
-        if feed.timeline.digest(terms.start, terms.end) == (terms.count, terms.checksum):
+        start, ours = max(terms.start, whole(feed.cover)), feed.timeline.digest
+        if start == terms.start and ours(start, terms.end) == (terms.count, terms.checksum):
             feed.agree(terms.end)
+            feed.catching_up, branch.rounds = False, 0
         elif branch.topic not in self._ranges:
             agreement = Agreement(terms.end)
-            self.fetch(feed, peer, terms.start, terms.end, agreement, now, effects)
+            self.fetch(feed, peer, start, terms.end, agreement, now, effects)
 
     def _on_agreement(
         self, agreement: Agreement, news: RangeFetched, now: float, effects: Effects
     ) -> None:
+        """All that the parent has is here. What it lacks itself it has asked us for, but whether
+        that arrived only another comparison can tell: until then nothing is agreed upon."""
         feed = self._feeds.open.get(news.about)
-        if news.complete and feed is not None:
+        branch = self._trees.branches.get(news.about)
+        if not news.complete or feed is None or branch is None:
+            return
+        feed.catching_up = False
+        branch.rounds += 1
+        if branch.rounds >= _MOST_ROUNDS:
             feed.agree(agreement.end)
+            branch.rounds = 0
+        elif branch.parent is not None and branch.candidate is None:
+            soon = min(self._context.config.sync_settle, self._context.config.refresh_interval)
+            self._trees.arm(branch, min(branch.due, now + soon), effects)
+
+    # What was passed on.
+
+    def on_news_timer(self, topic: bytes, now: float, effects: Effects) -> None:
+        """Tell neighbours what they should have got from us since we told them last, and once more
+        what they should have got before: a lost event is not always followed by one that links to
+        it, and the next renewal is far away."""
+        branch, feed = self._trees.branches.get(topic), self._feeds.open.get(topic)
+        if branch is None or feed is None:
+            return
+        dates = [date for date in (branch.news, branch.news_before) if date is not None]
+        branch.news, branch.news_before = None, branch.news
+        if not dates:
+            return
+        effects.append(SetTimer(NewsTimer(topic), now + feed.news_delay))
+        targets = branch.neighbours
+        if branch.parent is not None and not branch.news_up:
+            targets = targets[1:]
+        branch.news_up = max(branch.news_up - 1, 0)
+        targets = tuple([peer for peer in targets if not self._context.is_original(peer)])
+        end = whole(milliseconds(now - feed.settle)) + (0 if feed.settle else 1000)
+        start = whole(max(min(dates), self._oldest_news(now), feed.timeline.start))
+        if targets and start < end:
+            told = Terms(topic, False, start, end, *feed.timeline.digest(start, end))
+            effects.append(SendAll(targets, addition(told)))
+
+    def _oldest_news(self, now: float) -> int:
+        return milliseconds(now - self._context.config.sync_margin)
+
+    def on_news(self, peer: PeerId, terms: Terms, now: float, effects: Effects) -> None:
+        """A neighbour tells what it has passed on of late: fetch what has not arrived."""
+        topic = terms.topic
+        branch, feed = self._trees.branches.get(topic), self._feeds.open.get(topic)
+        if branch is None or feed is None or peer not in (branch.parent, *branch.children):
+            self._context.refuse(peer, reasons.NOT_ASKED_FOR, topic, 0.0, now, effects)
+            return
+        busy = topic in self._ranges or feed.catching_up or feed.retries or branch.silent
+        # Twice the margin: their clock is not ours.
+        reaches = terms.start >= max(2 * self._oldest_news(now) - milliseconds(now), feed.cover)
+        if busy or not reaches or terms.start >= terms.end:
+            return
+        if feed.timeline.digest(terms.start, terms.end) != (terms.count, terms.checksum):
+            self.fetch(feed, peer, terms.start, terms.end, NewsFetch(), now, effects)
+
+    def _on_news_fetched(
+        self, _: NewsFetch, news: RangeFetched, now: float, effects: Effects
+    ) -> None:
+        """What came has been taken in; what has not, the neighbour tells once more."""
 
     # Fetching a range.
 
@@ -465,10 +367,21 @@ class Reconciliation:
             return
         advanced = answer.end > wanted.start or len(feed.timeline) > wanted.known
         wanted.start = min(max(answer.end, wanted.start), wanted.end)
+        wanted.repeated = 0
         enough = wanted.most and len(feed.timeline) >= wanted.most
         if wanted.start >= wanted.end or not advanced or enough:
             self.end(answer.topic, now, effects, complete=wanted.start >= wanted.end)
         else:
+            self._ask(feed, wanted, now, effects)
+
+    def on_timer(self, topic: bytes, now: float, effects: Effects) -> None:
+        """A peer has not answered: ask once more, or give up."""
+        wanted, feed = self._ranges.get(topic), self._feeds.open.get(topic)
+        retries = self._context.config.connect_retries
+        if wanted is None or feed is None or wanted.repeated >= retries:
+            self.end(topic, now, effects)
+        else:
+            wanted.repeated += 1
             self._ask(feed, wanted, now, effects)
 
     def end(self, topic: bytes, now: float, effects: Effects, *, complete: bool = False) -> None:

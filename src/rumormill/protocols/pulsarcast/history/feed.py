@@ -35,7 +35,7 @@ from rumormill.protocols.pulsarcast.format.descriptors import (
     TopicDescriptor,
 )
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent
-from rumormill.protocols.pulsarcast.history.timeline import Timeline, milliseconds
+from rumormill.protocols.pulsarcast.history.timeline import Timeline, milliseconds, whole
 
 _RECENT: Final = 1024
 """Events that can be handed out without reading the log; our choice: what neighbours miss is
@@ -44,6 +44,9 @@ _EARLY_BYTES: Final = 1 << 20
 _EVENT_BYTES: Final = 256
 """How much may arrive while a feed is being read, and what an event takes besides its payload; our
 choice: little can come, since nobody counts on us yet."""
+_NEWS_DELAY: Final = 1.0
+"""Seconds from what is passed on to the question whether it has arrived. Our choice: a question for
+many events where there are many, and a loss is found within a second or two."""
 _MOST_READING: Final = 16
 """Feeds that are read at the same time; our choice: a long one does not keep short ones waiting."""
 
@@ -168,8 +171,7 @@ class Feed:
         """The event of an ordered topic that was delivered last."""
         self.ordered = is_ordered(descriptor)
         self.hold = HoldBack(config.hold_limit)
-        self.patience = config.hold_timeout if self.ordered else config.link_timeout
-        """How long events wait for an ancestor."""
+        self._config = config
         allowed = descriptor.allowed_publishers
         self.allowed = None if allowed is None else dict.fromkeys(allowed)
         self._granted: dict[bytes, bytes] = {}
@@ -228,13 +230,43 @@ class Feed:
 
     def agree(self, end: int) -> None:
         """Our parent and we have the same events up to a date."""
-        self.synced, self.catching_up = max(self.synced, end), False
+        self.synced = max(self.synced, end)
 
-    def add(self, signed: SignedEvent, date: int) -> None:
-        """Remember an event."""
+    @property
+    def patience(self) -> float:
+        """How long events wait for an ancestor."""
+        return self._config.hold_timeout if self.ordered else self._config.link_timeout
+
+    @property
+    def settle(self) -> float:
+        """How old an event must be to be everywhere, for all we know. In an ordered topic events
+        only go down: who got a comparison from above got before what it is about."""
+        return 0.0 if self.ordered else self._config.sync_settle
+
+    @property
+    def news_delay(self) -> float:
+        """Seconds until neighbours are asked whether what was passed on has arrived."""
+        return _NEWS_DELAY + self.settle
+
+    def late(self, now: float) -> int:
+        """The date of the oldest event that came not long ago, and that neighbours with whom we
+        agreed before may not have."""
+        late, config = self.timeline.late, self._config
+        oldest = now - config.refresh_interval * config.missed_refreshes
+        while late and next(iter(late.values())) < oldest:
+            del late[next(iter(late))]
+        return min(late, default=milliseconds(now))
+
+    def add(self, signed: SignedEvent, date: int, now: float) -> None:
+        """Remember an event. One that comes late and is passed on is compared with the parent once
+        more, and for a while with all children: what was agreed upon without it no longer holds."""
         cid = signed.cid
         if not self.timeline.add(cid, date):
             return
+        if self.passed_on <= date < self.synced:
+            self.synced = date
+            self.timeline.late.pop(whole(date), None)
+            self.timeline.late[whole(date)] = now
         if self._most_granted and signed.event.author != self._own:
             self._note_request(signed)
         recent = self.recent

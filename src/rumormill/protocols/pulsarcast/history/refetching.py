@@ -13,8 +13,8 @@ from itertools import islice
 from rumormill.core.effects import Effects, SetTimer
 from rumormill.protocols.pulsarcast.context import Context, RefetchTimer
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent
-from rumormill.protocols.pulsarcast.history.exchange import MissingParents
 from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds
+from rumormill.protocols.pulsarcast.history.missing import MissingParents
 
 
 @dataclass(eq=False)

@@ -20,13 +20,15 @@ class Timeline:
     which date on it is complete.
     """
 
-    __slots__ = ("_buckets", "_limit", "_order", "_sums", "dates", "start")
+    __slots__ = ("_buckets", "_limit", "_order", "_sums", "dates", "late", "start")
 
     def __init__(self, limit: int) -> None:
         self.dates: dict[bytes, int] = {}
         """Every remembered id and its date; hot paths look ids up in here."""
         self.start = 0
         """Events dated before this may have been forgotten."""
+        self.late: dict[int, float] = {}
+        """Buckets of which an event came after others had agreed on them, and when."""
         self._limit = limit
         self._buckets: dict[int, list[bytes]] = {}
         self._sums: dict[int, int] = {}

@@ -36,6 +36,7 @@ from rumormill.protocols.pulsarcast.context import (
     BlockFound,
     Context,
     HoldTimer,
+    NewsTimer,
     ParentSettled,
 )
 from rumormill.protocols.pulsarcast.format import cid as cids
@@ -211,7 +212,7 @@ class Dissemination:
         date = date_of(signed.event.created)
         known = feed.timeline.dates
         parent = signed.event.parent
-        feed.add(signed, date)
+        feed.add(signed, date, now)
         if feed.subscribed and (live or date >= feed.horizon):
             self._deliver_or_hold(feed, peer, signed, now, effects)
         else:
@@ -248,7 +249,26 @@ class Dissemination:
             if message is None:
                 message = rpc.publish(signed, now)
             effects.append(SendAll(targets, message))
+            self._note_news(feed, branch, signed, now, effects, up=targets[0] == branch.parent)
         return len(targets)
+
+    def _note_news(
+        self,
+        feed: Feed,
+        branch: Branch,
+        signed: SignedEvent,
+        now: float,
+        effects: Effects,
+        *,
+        up: bool,
+    ) -> None:
+        """Something was passed on: neighbours are soon asked whether it has arrived."""
+        date = date_of(signed.event.created)
+        if branch.news is None and branch.news_before is None:
+            effects.append(SetTimer(NewsTimer(feed.topic), now + feed.news_delay))
+        branch.news = date if branch.news is None else min(branch.news, date)
+        if up:
+            branch.news_up = 2
 
     def on_parent(self, branch: Branch, now: float, effects: Effects) -> None:
         """There is a parent again: it gets what arose while there was none."""
@@ -330,7 +350,8 @@ class Dissemination:
         feed, own = self._feeds.open.get(topic), self._context.id
         if feed is None:
             return
-        for missing in feed.hold.give_up(now - feed.patience):
+        # What our own full disk lost can be had: it is asked for until there is room.
+        for missing in () if feed.retries else feed.hold.give_up(now - feed.patience):
             self._release(feed, missing, own, now, effects)
         for missing in feed.hold.missing(now - feed.patience / 2):
             self.on_missing(feed, missing, own, now, effects)
@@ -367,7 +388,7 @@ class Dissemination:
         signed, reached = own.signed, 0
         feed = self.forget(own)
         if feed is not None:
-            feed.add(signed, date_of(signed.event.created))
+            feed.add(signed, date_of(signed.event.created), now)
             feed.see(signed.cid, live=True)
             effects.append(trace.PublishMessage(signed.cid, feed.text))
             if own.given:

@@ -30,8 +30,7 @@ from rumormill.overlay.kademlia.kademlia import Kademlia
 from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.context import GRAVE, SLIGHT, Context, WayFound
 from rumormill.protocols.pulsarcast.format import cid as cids
-from rumormill.protocols.pulsarcast.format.additions import Terms
-from rumormill.protocols.pulsarcast.format.rpc import join, leave, redirect, refusal
+from rumormill.protocols.pulsarcast.format.rpc import leave, redirect, refusal
 from rumormill.protocols.pulsarcast.history.exchange import Reconciliation
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
 from rumormill.protocols.pulsarcast.tree.requests import Requests
@@ -269,7 +268,7 @@ class ParentSearch:
 
     def _choose(self, branch: Branch, peer: PeerId) -> None:
         branch.candidate, branch.asked, branch.dialling = peer, False, False
-        branch.dials = 0
+        branch.dials = branch.joins = branch.searches = 0
 
     def _go_on(self, branch: Branch, now: float, effects: Effects) -> None:
         if branch.candidate in self._context.connected:
@@ -288,23 +287,25 @@ class ParentSearch:
         peer = branch.candidate
         assert peer is not None
         branch.asked, branch.dialling = True, False
-        branch.told_silent = branch.silent
-        branch.comparing = False
-        terms = Terms(branch.topic, silent=branch.silent)
-        self._context.send(peer, join(branch.topic, terms, now), effects)
+        branch.joins += 1
+        self._reconciliation.join(branch, peer, 0.0, now, effects)
         if self._context.is_original(peer):
             self._adopt(branch, peer, now, effects)
         else:
             self._trees.arm(branch, now + self._context.config.join_timeout, effects)
 
-    def on_connected(self, peer: PeerId, now: float, effects: Effects) -> None:
-        """A peer can be talked to: ask it where it was being dialled, or is closer than we are.
+    def on_alive(self, peer: PeerId, now: float, effects: Effects) -> None:
+        """A peer is connected, or is a contact of the DHT now: ask it where it was being dialled,
+        or where it is closer than we are.
 
-        Whatever it failed in before, it lives now: an author that returns is found at once.
+        Whatever it failed in before, it lives now. An author that returns looks for itself in the
+        DHT and asks whoever is closest to it, which is who stands in for it: so it is found at
+        once.
         """
+        connected = peer in self._context.connected
         for branch in list(self._trees.branches.values()):
             branch.failed.pop(peer, None)
-            if branch.candidate == peer and not branch.asked:
+            if branch.candidate == peer and connected and not branch.asked:
                 self._ask(branch, now, effects)
             elif (
                 branch.rendezvous
@@ -350,7 +351,9 @@ class ParentSearch:
         if peer == branch.candidate:
             self._adopt(branch, peer, now, effects)
         elif peer == branch.parent:
-            branch.unanswered = 0
+            branch.unanswered = branch.joins = 0
+            if branch.candidate is None:
+                self._trees.arm(branch, now + self._context.config.refresh_interval, effects)
         elif peer not in branch.previous:
             self._context.send(peer, leave(branch.topic, now), effects)
 
@@ -363,15 +366,16 @@ class ParentSearch:
         branch.parent = peer
         branch.candidate = None
         branch.asked = branch.rendezvous = False
-        branch.failures = branch.redirects = branch.unanswered = branch.searches = 0
-        branch.uncompared = 0
+        branch.failures = branch.redirects = branch.unanswered = branch.joins = 0
+        branch.uncompared = branch.rounds = 0
         branch.targets = None
         text = cids.text(branch.topic)
         if former is not None:
             effects.append(trace.Prune(former, text))
         effects.append(trace.Graft(peer, text))
         # What fell between two parents is older than this when it is settled.
-        self._trees.arm(branch, now + config.sync_settle + config.move_linger, effects)
+        settled = min(config.sync_settle + config.move_linger, config.refresh_interval)
+        self._trees.arm(branch, now + settled, effects)
         self._on_way(branch, now, effects)
         self._reconciliation.tell_wish(branch, now, effects)
 
@@ -434,7 +438,7 @@ class ParentSearch:
         assert parent is not None
         branch.parent = None
         branch.targets = None
-        branch.unanswered = 0
+        branch.unanswered = branch.joins = 0
         effects.append(trace.Prune(parent, cids.text(branch.topic)))
         return parent
 
@@ -444,21 +448,35 @@ class ParentSearch:
         """The branch's time has come: repeat, refresh, or look again."""
         config = self._context.config
         if branch.candidate is not None:
-            if branch.asked:
+            if branch.asked and branch.joins <= config.connect_retries:
+                self._ask(branch, now, effects)
+            elif branch.asked:
                 self._give_up(branch, now, effects)
             elif branch.dialling:
                 self._dial_failed(branch, now, effects)
             else:
                 self._go_on(branch, now, effects)
         elif branch.parent is not None:
-            if branch.unanswered >= config.missed_refreshes:
-                parent = branch.parent
-                self._context.send(parent, leave(branch.topic, now), effects)
-                self.on_parent_left(branch, now, effects)
-            else:
-                if not self._context.is_original(branch.parent):
-                    branch.unanswered += 1
-                    self._reconciliation.refresh(branch, now, effects)
-                self._trees.arm(branch, now + config.refresh_interval, effects)
+            self._renew(branch, branch.parent, now, effects)
         else:
             self.seek(branch, now, effects)
+
+    def _renew(self, branch: Branch, parent: PeerId, now: float, effects: Effects) -> None:
+        """Renew the edge to the parent. A JOIN without an answer is soon sent again, a few times;
+        then the edge has missed a renewal."""
+        config = self._context.config
+        wait = config.refresh_interval
+        if not self._context.is_original(parent):
+            if branch.joins > config.connect_retries:
+                branch.joins = 0
+            if not branch.joins:
+                if branch.unanswered >= config.missed_refreshes:
+                    self._context.send(parent, leave(branch.topic, now), effects)
+                    self.on_parent_left(branch, now, effects)
+                    return
+                branch.unanswered += 1
+            branch.joins += 1
+            self._reconciliation.refresh(branch, now, effects)
+            if branch.joins <= config.connect_retries:
+                wait = min(wait, config.join_timeout)
+        self._trees.arm(branch, now + wait, effects)

@@ -310,7 +310,9 @@ class TreeMembership:
                 self._reconciliation.on_parent_terms(branch, peer, terms, now, effects)
             elif peer == branch.parent and branch.comparing and self._is_patient(branch):
                 branch.uncompared += 1
-                self._trees.arm(branch, now + self._context.config.sync_settle, effects)
+                config = self._context.config
+                soon = min(config.sync_settle, config.refresh_interval)
+                self._trees.arm(branch, now + soon, effects)
         elif reply.status is JoinStatus.REFUSED or not reply.peers:
             self._parents.on_refused(branch, peer, now, effects)
         else:

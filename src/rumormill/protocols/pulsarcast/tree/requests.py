@@ -11,6 +11,7 @@ top of the tree may not publish itself, it turns to a peer that the topic lists.
 """
 
 from dataclasses import dataclass, field
+from typing import Final
 
 import msgspec
 
@@ -35,6 +36,9 @@ from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination, OwnEvent
 from rumormill.protocols.pulsarcast.tree.trees import Trees
 
+_FIRST_GUESS: Final = 1.0
+"""Seconds that a request takes, before one was answered. Our choice: some hops of the internet."""
+
 
 class _Request(msgspec.Struct):
     """A request under way: ours, or one that we pass on."""
@@ -43,7 +47,9 @@ class _Request(msgspec.Struct):
     deadline: float
     asker: PeerId
     """Who is answered; ourselves where an operation waits for `RequestAnswered`."""
+    begun: float
     sent_to: PeerId | None = None
+    repeated: int = 0
 
 
 class Grant(msgspec.Struct, frozen=True):
@@ -64,6 +70,8 @@ class Requests:
     _open: dict[bytes, _Request] = field(default_factory=dict)
     _granting: dict[bytes, PeerId] = field(default_factory=dict)
     """Requests whose events are on their way to the disk, and who asked last."""
+    _usual: float = _FIRST_GUESS
+    """Seconds that our own requests take, as far as we know."""
 
     def __post_init__(self) -> None:
         self._context.operations.steps[Grant, EventStored] = self._on_stored
@@ -89,7 +97,7 @@ class Requests:
         self._begin(signed, self._context.id, now, effects)
 
     def _begin(self, signed: SignedEvent, asker: PeerId, now: float, effects: Effects) -> None:
-        request = _Request(signed, now + self._context.config.request_timeout, asker)
+        request = _Request(signed, now + self._context.config.request_timeout, asker, now)
         self._open[signed.cid] = request
         self._send(request, now, effects)
 
@@ -107,7 +115,9 @@ class Requests:
                 return
         if request.sent_to is not None:
             self._context.send(request.sent_to, rpc.request_to_publish(signed, now), effects)
-        at = min(now + self._context.config.request_retry, request.deadline)
+        # Twice the usual time, and twice as long each time, but never longer than it is said.
+        wait = 2 * self._usual * 2 ** min(request.repeated, 10)
+        at = min(now + min(wait, self._context.config.request_retry), request.deadline)
         effects.append(SetTimer(RequestTimer(signed.cid), at))
 
     def _listed_publisher(self, topic: bytes) -> PeerId | None:
@@ -126,6 +136,7 @@ class Requests:
             reply = _refusal(request.signed, reasons.TIMED_OUT, RequestStatus.TIMED_OUT)
             self._end(cid, reply, now, effects)
         elif request.asker == self._context.id:
+            request.repeated += 1
             self._send(request, now, effects)
         else:
             effects.append(SetTimer(RequestTimer(cid), request.deadline))
@@ -150,6 +161,8 @@ class Requests:
         if request is None or request.sent_to != peer:
             self._context.refuse(peer, reasons.NOT_ASKED_FOR, reply.topic, 0.0, now, effects)
             return
+        if request.asker == self._context.id:
+            self._usual += (now - request.begun - self._usual) / 8
         self._end(reply.request, reply, now, effects)
 
     # Being asked.

@@ -68,6 +68,8 @@ class Branch(msgspec.Struct):
     """Peers that failed as parents, and until when they are not tried again."""
     dials: int = 0
     """How often the candidate was dialled."""
+    joins: int = 0
+    """How often it, or the parent since its last answer, was sent a JOIN in a row."""
     redirects: int = 0
     """How often this attempt was handed on."""
     failures: int = 0
@@ -78,6 +80,8 @@ class Branch(msgspec.Struct):
     """Whether the last JOIN named a range of events."""
     uncompared: int = 0
     """Comparisons in a row that the parent could not make yet."""
+    rounds: int = 0
+    """Exchanges with the parent in a row after which we still differed."""
     wanted: bool = False
     """We subscribe, here and now."""
     publishing_until: float = 0.0
@@ -98,6 +102,12 @@ class Branch(msgspec.Struct):
     """When the branch's timer fires."""
     targets: tuple[PeerId, ...] | None = None
     """Who is sent events, the parent first; `None` when it must be found anew."""
+    news: int | None = None
+    """The oldest date of what was passed on and neighbours were not asked about yet."""
+    news_before: int | None = None
+    """The same of what they were asked about once."""
+    news_up: int = 0
+    """How often the parent is to be asked as well."""
     unsent: dict[bytes, None] = msgspec.field(default_factory=dict)
     """Events that arose here or below while there was no parent to take them."""
 

@@ -1,0 +1,92 @@
+"""Positions: how far the named subscriptions of a node have come, in a table of its own.
+
+They are written in transactions of the log, so after a crash a position stands at a moment that was
+committed. Each bears a seal; one that is not whole counts as damage, because believing it would
+repeat or lose events. Whoever has them written bounds how many there are.
+
+The table is made when it is first needed.
+"""
+
+import contextlib
+import sqlite3
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Final
+
+import msgspec
+
+from rumormill.core.event import Position
+from rumormill.log.errors import CorruptLogError, Finding, FindingKind
+from rumormill.log.reader import Log
+from rumormill.log.rows import HASH_BYTES
+
+_CREATE: Final = """CREATE TABLE IF NOT EXISTS positions (
+    topic TEXT NOT NULL,
+    name TEXT NOT NULL,
+    position BLOB NOT NULL,
+    seal BLOB NOT NULL,
+    PRIMARY KEY (topic, name)
+)"""
+_SELECT: Final = "SELECT topic, name, position, seal FROM positions ORDER BY topic, name"
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Position)
+
+
+def put_positions(db: sqlite3.Connection, positions: Sequence[Position]) -> None:
+    """Write positions in the open transaction, of each name the last."""
+    if not positions:
+        return
+    db.execute(_CREATE)
+    for each in {(each.topic, each.name): each for each in positions}.values():
+        key = (each.topic, each.name)
+        if each.next_offset is None:
+            db.execute("DELETE FROM positions WHERE topic = ? AND name = ?", key)
+        else:
+            written = _encoder.encode(each)
+            row = (*key, written, _seal(written))
+            db.execute("INSERT OR REPLACE INTO positions VALUES (?, ?, ?, ?)", row)
+
+
+def read_positions(log: Log) -> list[Position]:
+    """All positions, by topic and name."""
+    with log.snapshot() as db:
+        found = db.execute(_SELECT).fetchall() if _has_table(db) else []
+    positions = []
+    for row in found:
+        position = _position(row)
+        if position is None:
+            detail = f"the position of subscription {row[1]!r} in topic {row[0]!r} is damaged"
+            finding = Finding(FindingKind.UNREADABLE, detail=detail)
+            raise CorruptLogError(finding.sentence(), (finding,))
+        positions.append(position)
+    return positions
+
+
+def copy_positions(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
+    """Take over what is whole into a rebuilt store."""
+    whole: list[Position] = []
+    with contextlib.suppress(sqlite3.Error):
+        if _has_table(source):
+            whole = [*filter(None, map(_position, source.execute(_SELECT)))]
+    if whole:
+        target.execute("BEGIN IMMEDIATE")
+        put_positions(target, whole)
+        target.execute("COMMIT")
+
+
+def _has_table(db: sqlite3.Connection) -> bool:
+    query = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'positions'"
+    return bool(db.execute(query).fetchone()[0])
+
+
+def _position(row: tuple[object, ...]) -> Position | None:
+    """A position as it was written; None where it is not."""
+    topic, name, written, seal = row
+    if not isinstance(written, bytes) or _seal(written) != seal:
+        return None
+    position = _decoder.decode(written)
+    return position if (position.topic, position.name) == (topic, name) else None
+
+
+def _seal(written: bytes) -> bytes:
+    return blake2b(written, digest_size=HASH_BYTES).digest()

@@ -1,0 +1,397 @@
+"""Named subscriptions: a place in a topic that outlives its readers, who share the work.
+
+A group is what all open subscriptions of one name to one topic have in common. It follows the log
+by one subscription of its own, and gives each event to one consumer, whoever asks first. An event
+is pending from then on until it is acknowledged; when its consumer closes, or gives it back, the
+next who asks gets it again, read anew from the log.
+
+The rule: what is written down never claims more than was acknowledged. The position is the offset
+of the first event that nobody was given, and the offsets that are pending before it. After a kill
+everything from there on is handed out again, except what `ack` had returned for.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
+
+from msgspec.structs import replace
+
+from rumormill.core.api import GroupView
+from rumormill.core.errors import LocalError, RumormillError
+from rumormill.core.event import AGAIN, Event, Position
+from rumormill.core.ids import Topic
+from rumormill.log.calls import Ticket
+from rumormill.log.errors import OffsetGoneError, StoreError
+from rumormill.log.event_log import EventLog
+from rumormill.log.keeping import behind_loss
+from rumormill.log.positions import read_positions
+from rumormill.node.subscription import Overflow, Subscription
+
+MOST_PENDING: Final = 1024
+"""Our choice: events of a group that may be handed out and not acknowledged. No more are handed out
+then; their offsets are what a position writes down, 8 kB at most."""
+MOST_GROUPS: Final = 512
+"""Our choice: names that a node remembers, as many as one label of its metrics may have."""
+_MOST_NAME_BYTES: Final = 128
+_AHEAD: Final = 64
+"""Events that wait in the group for whoever asks next."""
+
+
+class Group:
+    """The consumers of one name, and what they share."""
+
+    def __init__(self, log: EventLog, feed: Subscription, position: Position, where: str) -> None:
+        self.where = where
+        """The filter, which all consumers share too."""
+        self.consumers: dict[NamedSubscription, None] = {}
+        self.gone = 0
+        """Pending events that retention has deleted."""
+        self.feed = feed
+        self._name = position.name
+        self._log = log
+        self._held: dict[int, NamedSubscription | None] = dict.fromkeys(position.pending)
+        """What is handed out, or was, by offset: to whom."""
+        self._again: dict[int, None] = dict.fromkeys(position.pending)
+        """Those of them that nobody has any more."""
+        self._ready: deque[Event] = deque()
+        self._news = asyncio.Event()
+        self._failure: RumormillError | None = None
+        self._ended = False
+        self._loop = asyncio.get_running_loop()
+        self._written = position
+        self._writing = False
+        self._wanted: asyncio.Future[None] | None = None
+        """Resolved when the position as it is now has been written."""
+        self._pumping = asyncio.ensure_future(self._pump())
+
+    # Handing out.
+
+    async def take(self, consumer: "NamedSubscription", most: int) -> list[Event]:
+        """Wait for events that nobody has, and give a consumer at most so many; none at the end."""
+        while not consumer.closed:
+            if self._again:
+                events = await self._read_again(consumer)
+            elif self._ready:
+                events = [self._ready.popleft() for _ in range(min(most, len(self._ready)))]
+                self._held.update(dict.fromkeys([event.offset for event in events], consumer))
+                self._wake()
+            elif self._failure is not None:
+                raise self._failure
+            elif self._ended:
+                break
+            else:
+                await self._news.wait()
+                continue
+            if events:
+                return events
+        return []
+
+    async def _read_again(self, consumer: "NamedSubscription") -> list[Event]:
+        """Give a consumer an event that was handed out before, if the log still has it."""
+        offset = next(iter(self._again))
+        del self._again[offset]
+        topic = self.feed.topic
+        try:
+            if behind_loss(self._log, topic, offset) != offset:
+                raise OffsetGoneError(topic, offset, offset + 1)
+            (kept,) = await asyncio.to_thread(self._log.read, topic, offset, 1)
+        except OffsetGoneError:
+            self.gone += self._held.pop(offset, "") is None
+            return []
+        except BaseException:
+            self._again[offset] = None
+            raise
+        event = self.feed.opened(kept)
+        if event is None or offset not in self._held:  # unreadable, or acknowledged meanwhile
+            self._held.pop(offset, None)
+            return []
+        if consumer.closed:
+            self._again[offset] = None
+            return []
+        self._held[offset] = consumer
+        return [replace(event, via=AGAIN)]
+
+    async def _pump(self) -> None:
+        """Take from the log what there is room for, as long as the group is open."""
+        try:
+            while True:
+                room = min(MOST_PENDING - len(self._held), _AHEAD) - len(self._ready)
+                if room <= 0:
+                    await self._news.wait()
+                elif events := await self.feed.batch(room):
+                    self._ready.extend(events)
+                    self._wake()
+                else:
+                    break
+        except RumormillError as error:
+            self._failure = error
+        finally:
+            self._ended = True
+            self._wake()
+
+    def _wake(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+    # Acknowledging.
+
+    def settle(self, offsets: Iterable[int]) -> None:
+        """Events are done with."""
+        for offset in offsets:
+            self._held.pop(offset, None)
+            self._again.pop(offset, None)
+        self._wake()
+
+    def give_back(self, consumer: "NamedSubscription", offsets: Iterable[int]) -> None:
+        """Events of a consumer are for the next who asks."""
+        mine = [offset for offset in sorted(offsets) if self._held.get(offset) is consumer]
+        self._held.update(dict.fromkeys(mine))
+        self._again.update(dict.fromkeys(mine))
+        self._wake()
+
+    def leave(self, consumer: "NamedSubscription") -> None:
+        """A consumer has ended: what it has not acknowledged is for the others."""
+        self.consumers.pop(consumer, None)
+        self.give_back(consumer, [*self._held])
+
+    @property
+    def position(self) -> Position:
+        """How far the group has come."""
+        start = self._ready[0].offset if self._ready else self.feed.position
+        return Position(self.feed.topic, self._name, start, tuple(sorted(self._held)))
+
+    @property
+    def dropped(self) -> int:
+        """Events that retention has deleted before they were read or acknowledged."""
+        return self.feed.dropped + self.gone
+
+    def save(self) -> "asyncio.Future[None]":
+        """Have the position written; of what changes during one write, the last state is next."""
+        if self._wanted is None:
+            self._wanted = self._loop.create_future()
+        wanted = self._wanted
+        if not self._writing:
+            self._write(wanted)
+        return wanted
+
+    def _write(self, wanted: "asyncio.Future[None]") -> None:
+        self._wanted, self._writing = None, True
+        self._written = self.position
+        try:
+            ticket = self._log.append([], wait=False, notes=[self._written])
+        except StoreError as error:
+            self._on_written(wanted, error)
+            return
+
+        def done(ticket: Ticket) -> None:
+            error = ticket.exception()
+            self._loop.call_soon_threadsafe(self._on_written, wanted, error)
+
+        ticket.add_done_callback(done)
+
+    def _on_written(self, wanted: "asyncio.Future[None]", error: BaseException | None) -> None:
+        """Tell who waits; a position that could not be written is written with the next."""
+        self._writing = False
+        if error is None:
+            wanted.set_result(None)
+        else:
+            wanted.set_exception(error)
+            wanted.exception()  # nobody need wait for it
+        if self._wanted is not None:
+            self._write(self._wanted)
+
+    def close(self) -> None:
+        """End; what was acknowledged last is on its way to the disk behind what is there."""
+        self.feed.close()
+        self._pumping.cancel()
+        if self._wanted is not None or self.position != self._written:
+            self._write(self._wanted or self._loop.create_future())
+
+
+class NamedSubscription(Subscription):
+    """A consumer of a group: it is given what no other has. See `Node.subscribe`."""
+
+    def __init__(
+        self, group: Group, name: str, auto_ack: bool, on_close: Callable[[Subscription], None]
+    ) -> None:
+        feed = group.feed
+        super().__init__(
+            feed.topic,
+            feed.log,
+            1,
+            Overflow.CATCH_UP,
+            None,
+            on_close,
+            lambda *_: None,
+            feed.opened,
+            reads_log=True,
+        )
+        self.name = name
+        self.group = group
+        self._auto_ack = auto_ack
+        self._unacknowledged: dict[int, None] = {}
+        group.consumers[self] = None
+
+    @property
+    def topics(self) -> list[Topic]:
+        """The topic."""
+        return [self.topic]
+
+    @property
+    def pending(self) -> int:
+        """Events of this name that were handed out and are not acknowledged."""
+        return len(self.group.position.pending)
+
+    @property
+    def lag(self) -> int:
+        """Events of the log that no consumer of this name was given yet."""
+        return _lag(self.log, self.group.position)
+
+    async def __anext__(self) -> Event:
+        for event in await self.batch(1):
+            return event
+        raise StopAsyncIteration
+
+    async def batch(self, limit: int = _AHEAD) -> list[Event]:
+        """Wait for an event; return it with those that follow at once, at most `limit`."""
+        if self._auto_ack and self._unacknowledged:
+            self.group.settle(self._unacknowledged)
+            self._unacknowledged.clear()
+            self.group.save()
+        events = await self.group.take(self, max(1, limit))
+        self._unacknowledged.update(dict.fromkeys([event.offset for event in events]))
+        self.dropped, self.passed_over = self.group.dropped, self.group.feed.passed_over
+        return events
+
+    async def ack(self, *events: Event | int) -> None:
+        """Acknowledge events, or all that this consumer was given; return when that is safe."""
+        offsets = [_offset(each) for each in events] or [*self._unacknowledged]
+        self.group.settle(offsets)
+        for offset in offsets:
+            self._unacknowledged.pop(offset, None)
+        await asyncio.shield(self.group.save())
+
+    async def nack(self, *events: Event | int) -> None:
+        """Give events back, or all that were not acknowledged: the next who asks gets them."""
+        offsets = [_offset(each) for each in events] or [*self._unacknowledged]
+        for offset in offsets:
+            self._unacknowledged.pop(offset, None)
+        self.group.give_back(self, offsets)
+
+
+class Groups:
+    """The named subscriptions of a node: those that are open, and the positions of all."""
+
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
+        self._positions = {(each.topic, each.name): each for each in read_positions(log)}
+        self._open: dict[tuple[Topic, str], Group] = {}
+        self._turn = asyncio.Lock()
+
+    async def join(
+        self,
+        topic: Topic,
+        name: str,
+        auto_ack: bool,
+        where: str | None,
+        start: int,
+        follow: Callable[[int], Awaitable[Subscription]],
+    ) -> NamedSubscription:
+        """Open a subscription of a name; `start` is where a new one begins, `follow` subscribes to
+        the topic from an offset of the log."""
+        _check(name)
+        key, filtered = (topic, name), where or ""
+        async with self._turn:
+            group = self._open.get(key)
+            if group is not None and group.feed.closed:  # the topic was left
+                _end(group)
+                group = None
+            if group is None:
+                position = await self._known(Position(topic, name, start))
+                assert position.next_offset is not None
+                feed = await follow(position.next_offset)
+                group = self._open[key] = Group(self._log, feed, position, filtered)
+            elif group.where != filtered:
+                raise LocalError(
+                    f"the subscription {name!r} to {topic!r} is open with where={group.where!r}:"
+                    " its consumers share one filter"
+                )
+            return NamedSubscription(group, name, auto_ack, self._leave)
+
+    async def _known(self, new: Position) -> Position:
+        """The position of a name; a new one is written down first."""
+        key = (new.topic, new.name)
+        if key not in self._positions:
+            if len(self._positions) >= MOST_GROUPS:
+                raise LocalError(
+                    f"this node remembers {MOST_GROUPS} named subscriptions already; forget one"
+                    " (`forget_group`, or `rumormill groups --forget`)"
+                )
+            await self._write(new)
+            self._positions[key] = new
+        return self._positions[key]
+
+    async def _write(self, position: Position) -> None:
+        ticket = self._log.append([], wait=False, notes=[position])
+        await asyncio.shield(asyncio.wrap_future(ticket))
+
+    def _leave(self, consumer: Subscription) -> None:
+        assert isinstance(consumer, NamedSubscription)
+        group, key = consumer.group, (consumer.topic, consumer.name)
+        group.leave(consumer)
+        if not group.consumers and self._open.get(key) is group:
+            del self._open[key]
+            self._positions[key] = group.position
+            group.close()
+
+    def close(self) -> None:
+        """End all of them; what was acknowledged is given to the log."""
+        for group in [*self._open.values()]:
+            _end(group)
+
+    async def forget(self, topic: Topic, name: str) -> None:
+        """Forget a name that nobody uses; return when that is safe."""
+        async with self._turn:
+            key = (topic, name)
+            if key not in self._positions:
+                raise LocalError(f"there is no subscription {name!r} to {topic!r}")
+            if key in self._open:
+                count = len(self._open[key].consumers)
+                raise LocalError(
+                    f"the subscription {name!r} to {topic!r} is open: close its consumers ({count})"
+                )
+            await self._write(Position(topic, name, None))
+            del self._positions[key]
+
+    def views(self) -> list[GroupView]:
+        """All of them, by topic and name."""
+        return [self._view(key) for key in sorted(self._positions)]
+
+    def _view(self, key: tuple[Topic, str]) -> GroupView:
+        group = self._open.get(key)
+        position = self._positions[key] if group is None else group.position
+        consumers, dropped = (0, 0) if group is None else (len(group.consumers), group.dropped)
+        lag, pending = _lag(self._log, position), len(position.pending)
+        return GroupView(*key, position.next_offset or 0, pending, lag, consumers, dropped)
+
+
+def _end(group: Group) -> None:
+    for consumer in [*group.consumers]:
+        consumer.close()
+
+
+def _lag(log: EventLog, position: Position) -> int:
+    row = log.writer().topics.get(position.topic)
+    return 0 if row is None else row.next_offset - max(position.next_offset or 0, row.first_offset)
+
+
+def _offset(event: Event | int) -> int:
+    return event if isinstance(event, int) else event.offset
+
+
+def _check(name: object) -> None:
+    if not isinstance(name, str) or not name or not name.isprintable():
+        raise LocalError(f"name: {name!r}, but a subscription's name is printable text")
+    if len(name.encode(errors="replace")) > _MOST_NAME_BYTES:
+        raise LocalError(f"name: a subscription's name has at most {_MOST_NAME_BYTES} bytes")

@@ -1,0 +1,208 @@
+"""What we miss by its name, and what others miss: links to events that are not there.
+
+A link to an event that is not there means that we missed it (thesis: NACK). On a quiet tree it
+cannot happen: whoever linked to an event had it before, and along the edges of a tree it reaches
+everybody before the event that links to it. After a lost edge it does. The missing event is looked
+for at the neighbour that sent its child, then at the other neighbours, then in the DHT. In an
+ordered topic delivery waits for it, so it is asked for at once, and with it the chain before it;
+elsewhere it gets a moment to arrive by itself. Neighbours' questions for events are answered from
+memory and from the log, within bounds.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from rumormill.core.effects import ById, Effects, SetTimer
+from rumormill.core.ids import PeerId
+from rumormill.core.inputs import Loaded
+from rumormill.protocols.pulsarcast import reasons
+from rumormill.protocols.pulsarcast.context import (
+    GRAVE,
+    BlockFound,
+    Context,
+    ParentTimer,
+    PeerOperation,
+)
+from rumormill.protocols.pulsarcast.format.additions import Events, Fetch
+from rumormill.protocols.pulsarcast.format.codec import read_back
+from rumormill.protocols.pulsarcast.format.rpc import addition
+from rumormill.protocols.pulsarcast.format.signing import SignedEvent
+from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher
+from rumormill.protocols.pulsarcast.history.feed import (
+    Feed,
+    Feeds,
+    FetchAnswer,
+    Walk,
+    unread_of,
+)
+from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
+from rumormill.protocols.pulsarcast.tree.trees import Trees
+
+_ANSWER_WINDOW: Final = 60.0
+"""Seconds for which a peer that was asked may send events; our choice: a long answer takes many
+messages."""
+
+
+class MissingParent(msgspec.Struct, frozen=True):
+    """A parent of an event that we have is looked for."""
+
+
+class ChildsQuestion(PeerOperation, frozen=True):
+    """A child misses an event that we miss too: our own parent is asked for it."""
+
+    topic: bytes
+
+
+@dataclass(eq=False)
+class MissingParents:
+    """Finds what is missing, and gives others what they miss."""
+
+    _context: Context
+    _trees: Trees
+    _feeds: Feeds
+    _events: Dissemination
+    _fetcher: BlockFetcher
+    _noted: dict[bytes, tuple[bytes, PeerId]] = field(default_factory=dict)
+    _expected: dict[tuple[bytes, PeerId], float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._events.on_missing = self.note
+        self._context.operations.steps |= {
+            (MissingParent, BlockFound): self._on_parent,
+            (ChildsQuestion, BlockFound): self._on_childs_event,
+            (FetchAnswer, Loaded): self._on_loaded,
+        }
+
+    def clear(self) -> None:
+        """Forget what was waited for; comparing with the parent will find it."""
+        self._noted.clear()
+        self._expected.clear()
+
+    # What we miss.
+
+    def note(self, feed: Feed, cid: bytes, peer: PeerId, now: float, effects: Effects) -> None:
+        """An event that `peer` sent links to one that is not there."""
+        branch = self._trees.branches[feed.topic]
+        above = branch.parent is not None and not self._context.is_original(branch.parent)
+        if cid in self._fetcher or cid in self._noted or (feed.catching_up and above):
+            return  # it is on its way already, alone or with all others
+        if feed.ordered or peer == self._context.id or len(feed.timeline) == 1:
+            # Of a first event the parent is probably older than our subscription.
+            self.fetch(feed, cid, peer, now, effects)
+        elif len(self._noted) < self._context.config.max_fetches:
+            self._noted[cid] = (feed.topic, peer)
+            effects.append(SetTimer(ParentTimer(cid), now + self._context.config.gap_delay))
+
+    def on_timer(self, cid: bytes, now: float, effects: Effects) -> None:
+        """It had time enough to arrive by itself."""
+        topic, peer = self._noted.pop(cid, (b"", b""))
+        feed = self._feeds.open.get(topic)
+        if feed is not None and cid not in feed.timeline:
+            self.fetch(feed, cid, peer, now, effects)
+
+    def fetch(
+        self,
+        feed: Feed,
+        cid: bytes,
+        peer: PeerId,
+        now: float,
+        effects: Effects,
+        *,
+        chain: bool = True,
+    ) -> bool:
+        """Look for a missing event, at its child's sender first, with the chain before it where
+        the topic is one; false when too much is looked for already."""
+        topic = feed.topic
+        sources = (peer, *self._trees.neighbours(topic))
+        for each in sources:
+            self.expect(topic, each, now)
+        # Elsewhere most of what lies before the event is here already.
+        batch = self._context.config.fetch_batch if chain and feed.ordered else 0
+        return self._fetcher.seek(
+            cid, topic, sources, MissingParent(), now, effects, ancestors=batch, known=feed.tip
+        )
+
+    def _on_parent(self, _: MissingParent, news: BlockFound, now: float, effects: Effects) -> None:
+        self._events.on_found(news, now, effects)
+
+    def expect(self, topic: bytes, peer: PeerId, now: float) -> None:
+        """A peer is about to be asked for events of a topic."""
+        if len(self._expected) >= self._context.config.max_fetches:
+            self._expected = {key: until for key, until in self._expected.items() if until > now}
+        self._expected[topic, peer] = now + _ANSWER_WINDOW
+
+    def on_events(self, peer: PeerId, answer: Events, now: float, effects: Effects) -> None:
+        """A peer sent events that we missed."""
+        topic = answer.topic
+        if self._expected.get((topic, peer), 0.0) <= now:
+            self._context.refuse(peer, reasons.NOT_ASKED_FOR, topic, 0.0, now, effects)
+            return
+        for signed in answer.events:
+            if signed.event.topic != topic:
+                self._context.refuse(peer, reasons.WRONG_CID, topic, GRAVE, now, effects)
+            elif not self._fetcher.found(signed, peer, now, effects):
+                feed = self._feeds.open.get(topic)
+                if feed is not None:
+                    self._events.backfill(feed, peer, signed, now, effects)
+        self._fetcher.on_missing(peer, answer, now, effects)
+
+    # What others miss.
+
+    def on_fetch(self, peer: PeerId, question: Fetch, now: float, effects: Effects) -> None:
+        """A peer asks for events."""
+        self._answer(FetchAnswer(peer, question), now, effects)
+
+    def _on_loaded(self, answer: FetchAnswer, loaded: Loaded, now: float, effects: Effects) -> None:
+        left = unread_of(answer.asking, loaded)
+        asked = answer.asked + answer.asking[: len(answer.asking) - len(left)]
+        read = answer.read + tuple(read_back(loaded.events))
+        self._answer(replace(answer, asking=(), asked=asked, read=read), now, effects)
+
+    def _answer(self, answer: FetchAnswer, now: float, effects: Effects) -> None:
+        """Answer a question with what is at hand, after reading what else it needs."""
+        peer, question = answer.peer, answer.question
+        feed = self._feeds.open.get(question.topic)
+        found: dict[bytes, SignedEvent] = {}
+        missing = [cid for cid in question.wanted if cid != question.topic]
+        if feed is not None:
+            walk = Walk(feed, answer, self._context.config)
+            found, missing = walk.found, walk.missing
+            ids = walk.to_read()
+            waits = replace(answer, asking=ids)
+            if ids and self._context.load(waits, feed.text, ById(ids), effects):
+                return
+        lacking = [cid for cid in missing if not self._ask_above(peer, question, cid, now, effects)]
+        if found or lacking:
+            told = Events(question.topic, tuple(found.values()), tuple(lacking))
+            self._context.send(peer, addition(told), effects)
+
+    def _ask_above(
+        self, peer: PeerId, question: Fetch, cid: bytes, now: float, effects: Effects
+    ) -> bool:
+        """A child misses what we miss too: get it from our own parent, and answer then.
+
+        Whatever came is judged before it is passed on: the child holds us to account for it.
+        """
+        topic = question.topic
+        branch = self._trees.branches.get(topic)
+        if branch is None or peer not in branch.children or branch.parent is None:
+            return False
+        self.expect(topic, branch.parent, now)
+        sources, asks = (branch.parent,), ChildsQuestion(peer, topic)
+        return self._fetcher.seek(cid, topic, sources, asks, now, effects, everywhere=False)
+
+    def _on_childs_event(
+        self, asked: ChildsQuestion, news: BlockFound, now: float, effects: Effects
+    ) -> None:
+        feed, block = self._feeds.open.get(asked.topic), news.block
+        answer = Events(asked.topic, missing=(news.about,))
+        if (
+            feed is not None
+            and isinstance(block, SignedEvent)
+            and self._events.fault(feed, block, now) is None
+        ):
+            answer = Events(asked.topic, (block,))
+        self._context.send(asked.peer, addition(answer), effects)

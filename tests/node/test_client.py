@@ -1,0 +1,241 @@
+"""`connect`: the API of a node over the control socket of another program's."""
+
+import asyncio
+import inspect
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+import rumormill
+from live_nodes import run, until
+from processes import Program, Terminal
+from processes import rumormill as rumormill_run
+from rumormill import Client, LocalError, Message, Node, connect
+from rumormill.daemon.control_client import NoDaemonError
+from rumormill.daemon.control_messages import socket_path
+from rumormill.log.errors import StoreLockedError
+from rumormill.log.model import Retention
+
+HOLDER = """
+import asyncio, sys
+from rumormill import Node
+
+async def main():
+    async with Node(sys.argv[1]):
+        print("ready", flush=True)
+        await asyncio.sleep(1e6)
+
+asyncio.run(main())
+"""
+
+
+@asynccontextmanager
+async def served(home: Path) -> AsyncIterator[tuple[Node, Client]]:
+    async with Node(home) as node, node.serve(control=True), connect(home) as client:
+        yield node, client
+
+
+def test_it_has_the_calls_of_a_node_with_their_arguments() -> None:
+    """What a client lacks is named here, and why; what it has takes the same."""
+    local = {"access", "set_validator", "callback_failures", "observers"}  # functions of a program
+    doors = {"serve", "log", "metrics", "start", "publish_noted"}  # of the process that has it
+    doors |= {"backup", "health", "set_retention"}
+    questions = {"command", "set_supervisors", "versions", "version_of", "topic"}
+    sight = {"refusals", "links", "subscribers", "check_process", "forked"}
+    node = {name for name in dir(Node) if not name.startswith("_")}
+    client = {name for name in dir(Client) if not name.startswith("_")}
+    assert node - client - {"id"} == (local | doors | questions | sight) & node
+    left_out = {"fetch_history": {"progress"}, "connect": {"keep"}, "network_ticket": {"nodes"}}
+    left_out["peer_clocks"] = {"timeout"}
+    for name in sorted(node & client):
+        theirs, ours = (getattr(each, name) for each in (Node, Client))
+        if name in ("tickets", "peers", "subscribe") or not callable(theirs):
+            continue
+        wanted = set(inspect.signature(theirs).parameters) - left_out.get(name, set())
+        assert set(inspect.signature(ours).parameters) == wanted, name
+
+
+def test_publish_subscribe_and_history(tmp_path: Path) -> None:
+    """Heads, batches, filters, offsets from the end; an interrupted wait loses nothing."""
+
+    async def main() -> None:
+        async with served(tmp_path) as (node, client):
+            assert client.id == node.id
+            assert await client.tickets() == node.tickets
+            async with await client.subscribe("news", where="key == 'k'") as events:
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.05):
+                        await anext(events)
+                receipt = await client.publish("news", "one", key="k", headers={"a": "1"})
+                many = [Message(b"two", key=b"x"), b"three", Message("four", key="k")]
+                receipts = await client.publish_many("news", many)
+                assert [each.offset for each in (receipt, *receipts)] == [0, 1, 2, 3]
+                one, four = await anext(events), await anext(events)
+                assert (one.data, one.key, dict(one.headers)) == (b"one", b"k", {"a": "1"})
+                assert four.data == b"four"
+            assert await client.history("news") == await node.history("news")
+            assert [each.offset for each in await client.history("news", limit=2)] == [0, 1]
+            assert [each.offset for each in await client.history("news", since_offset=-1)] == [3]
+            assert len(await client.history("news", where="key == 'k'", limit=9)) == 2
+            (line,) = [line for line in await client.topics() if line.name == "news"]
+            assert (line.next_offset, line.subscribed) == (4, True)
+            await client.unsubscribe("news")
+            assert not [line for line in await client.topics() if line.subscribed]
+            assert await client.peers() == []
+            quiet = await client.subscribe("quiet")
+            waiting = asyncio.ensure_future(quiet.batch())
+            await asyncio.sleep(0)
+            await quiet.ended()
+            assert (await waiting, quiet.closed) == ([], True)
+            assert str(await client.completeness("news")) == "not compared with another node yet"
+            await client.publish_many("long", [bytes(5000)] * 600)
+            assert len(await client.history("long")) == 600
+            (line,) = await client.retention("long", rules=Retention(max_events=9), apply=True)
+            assert (line.topic, len(await client.history("long"))) == ("long", 9)
+            assert await client.compact() >= 0
+            assert await client.peer_clocks() == []
+
+    run(main)
+
+
+def test_what_is_wrong_is_said_as_by_a_node(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with served(tmp_path) as (_, client):
+            for wrong in (
+                client.publish("news", 5),  # type: ignore[arg-type]
+                client.publish("", b""),
+                client.publish_many("news", b"abc"),  # type: ignore[arg-type]
+                client.subscribe("news", where="x ="),
+                client.connect("nonsense"),
+                client.history("news", order="links"),
+                client.wait_until_ready("news", timeout=0.01),
+                client.publish("news", b"", copies=1, timeout=0.01),
+            ):
+                with pytest.raises(LocalError):
+                    await wrong
+            plain = await client.subscribe("news")
+            with pytest.raises(LocalError, match="with a name"):
+                await plain.ack()
+            await client.close()
+            with pytest.raises(LocalError, match="the client is closed"):
+                await client.publish("news", b"")
+
+    run(main)
+
+
+def test_several_programs_share_a_named_subscription(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with served(tmp_path) as (node, one), connect(tmp_path) as two:
+            await node.publish_many("work", [b"%d" % number for number in range(4)])
+            wish = {"name": "w", "since_offset": 0}
+            mine = await one.subscribe("work", **wish)  # type: ignore[arg-type]
+            yours = await two.subscribe("work", **wish, auto_ack=False)  # type: ignore[arg-type]
+            assert [(await anext(mine)).data, (await anext(yours)).data] == [b"0", b"1"]
+            assert (yours.pending, yours.lag) == (2, 2)
+            await yours.nack()
+            assert (await anext(mine)).via == "again"
+            assert (await anext(yours)).data == b"2"
+            await two.close()
+            await until(lambda: node.groups()[0].consumers == 1, "the other has hung up")
+            assert [(await anext(mine)).data for _ in range(2)] == [b"2", b"3"]
+            await mine.ack()
+            assert [(each.name, each.pending) for each in await one.groups()] == [("w", 0)]
+            with pytest.raises(LocalError, match="is open"):
+                await one.forget_group("work", "w")
+            await mine.ended()
+            await until(lambda: node.groups()[0].consumers == 0, "all have hung up")
+            await one.forget_group("work", "w")
+
+    run(main)
+
+
+def test_clients_ask_and_answer(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with served(tmp_path) as (_, one), connect(tmp_path) as two:
+
+            async def answer() -> None:
+                async for request in requests:
+                    await two.reply(request, request.data.upper())
+
+            requests = await two.subscribe("sums", name="workers")
+            answering = asyncio.ensure_future(answer())
+            assert (await one.request("sums", b"x", timeout=30)).data == b"X"
+            await requests.ended()
+            await answering
+
+    run(main)
+
+
+def test_calls_that_wait_hold_up_no_others_and_the_end_is_told(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with served(tmp_path) as (node, client):
+            waits = [asyncio.ensure_future(client.wait_until_ready("news")) for _ in range(8)]
+            await client.publish("news", b"meanwhile")
+            events = await client.subscribe("news")
+            for wait in waits:
+                wait.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+            await node.close()
+            with pytest.raises(LocalError, match="stopped"):
+                await anext(events)
+            with pytest.raises(NoDaemonError):
+                await client.publish("news", b"late")
+            async with Node(tmp_path) as again, again.serve(control=True):
+                assert (await client.publish("news", b"again")).offset == 1
+
+    run(main)
+
+
+def test_errors_say_who_has_a_home_and_what_to_do(tmp_path: Path) -> None:
+    """Nobody; a program that serves nothing; one that was killed and left its socket."""
+    home = tmp_path / "home"
+
+    async def main() -> None:
+        with pytest.raises(NoDaemonError, match="start `rumormill node --home"):
+            await connect(home)
+        with Program([sys.executable, "-c", HOLDER, home]) as holder:
+            assert holder.hears() == "ready"
+            with pytest.raises(NoDaemonError, match=f"process {holder.process.pid} has .* open"):
+                await connect(home)
+            with pytest.raises(StoreLockedError, match=r"rumormill\.connect"):
+                await Node(home).start()
+        with Terminal("node", "--home", home) as daemon:
+            daemon.prints()
+            async with connect(home) as client:
+                assert await client.peers() == []
+            daemon.kill()
+        assert socket_path(home).exists()
+        with pytest.raises(NoDaemonError, match="died and left its socket; start it again"):
+            await connect(home)
+        async with Node(home) as node, node.serve(control=True), connect(home) as client:
+            assert client.id == node.id
+
+    run(main)
+
+
+def test_commands_use_the_node_of_a_program(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with served(tmp_path) as (node, _):
+            events = await node.subscribe("news")
+            done = await asyncio.to_thread(rumormill_run, "pub", "news", "hi", "--home", tmp_path)
+            assert done.returncode == 0, done.stderr
+            assert (await anext(events)).data == b"hi"
+
+    run(main)
+
+
+def test_without_a_home_it_is_that_of_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUMORMILL_HOME", str(tmp_path))
+
+    async def main() -> None:
+        async with Node(tmp_path) as node, node.serve(control=True):
+            client = await rumormill.connect()
+            assert client.home == tmp_path
+            await client.close()
+
+    run(main)
