@@ -210,6 +210,7 @@ if __name__ == "__main__":
     if arguments.inside:
         asyncio.run(main(arguments.seconds))
     else:
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what is installed is compiled
         again = [sys.executable, __file__, "--inside", "--seconds", str(arguments.seconds)]
         inside = ["sh", "-c", 'ip link set lo up && exec "$@"', "sh", *again]
         sys.exit(subprocess.run(["unshare", "-rn", *inside], check=False).returncode)

@@ -8,14 +8,22 @@ processes is the figure to trust; rates and latencies depend on what else the ma
     1 -> 1    one publisher, one subscriber
     1 -> 20   one publisher, 20 subscribers in one process
     mesh      20 nodes in two processes, 8 links each, the first one publishes
+    formed    the same, but with one ticket: rumormill's nodes find their links themselves
+
+In the first three the links are those that the row speaks of, in every system and version: so
+rumormill's membership is off in 1 -> 20 and in the mesh, where it would make more. The fourth has
+all defaults. Everybody rests for some seconds before anything is published, because the rows speak
+of what a message costs. What starting costs is a figure of its own: the processor time of all
+processes from their beginning until then, Python's own start included.
 
 rumormill and the floor make a publisher wait when a receiver falls behind, so their CPU time is
 that of a burst. The others drop instead: theirs is that of the highest rate at which nothing is
 lost, after a warm-up. Because a burst lets messages share work, 1 -> 1 is also measured at one
 moderate rate that every system but py-libp2p keeps.
 
-`--quick` measures rumormill and the floor only, in less than a minute. The other systems are looked
-for where `RUMORMILL_INTEROP_CACHE` says, or where the interop tests install them.
+`--quick` measures rumormill and the floor only, in two minutes. The other systems are looked for
+where `RUMORMILL_INTEROP_CACHE` says, or where the interop tests install them. `--before` names a
+checkout of another version, which is measured in the same rounds.
 """
 
 import argparse
@@ -36,11 +44,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent / "contestants"
+TREE = Path(__file__).resolve().parent.parent
+HERE = TREE / "bench" / "contestants"
 ANSWER_WITHIN = 120.0
 MESH = 20
 LINKS = 8
-SETTINGS = ("1 -> 1", "1 -> 20", "mesh")
+SETTINGS = ("1 -> 1", "1 -> 20", "mesh", "formed")
+GIVEN = ("1 -> 20", "mesh")
+"""Where nodes keep to the links that they are given."""
+SETTLE = 5.0
+"""Seconds from the last link to the first message: first comparisons and heartbeats are over."""
+FORM = 15.0
+"""The same where nodes find their links: they have let go of what they do not need."""
 
 CACHE_VARIABLE = "RUMORMILL_INTEROP_CACHE"
 
@@ -54,7 +69,7 @@ at which nothing is lost; the search begins here."""
 COMMON_PACE = 1000.0
 """Messages a second, 1 -> 1, for the comparison at one rate."""
 
-BURSTS = {"1 -> 1": 5000, "1 -> 20": 500, "mesh": 400}
+BURSTS = {"1 -> 1": 5000, "1 -> 20": 500, "mesh": 400, "formed": 400}
 
 TARGETS = [
     ("rumormill", "floor", "1 -> 1", 2.0),
@@ -70,8 +85,9 @@ TARGETS = [
 class Process:
     """A contestant's process, with its commands."""
 
-    def __init__(self, command: list[str]) -> None:
-        environment = {**os.environ, "PYTHONPATH": str(HERE.parent.parent / "src")}
+    def __init__(self, command: list[str], tree: Path) -> None:
+        environment = {**os.environ, "PYTHONPATH": str(tree / "src")}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # what is installed is compiled
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
         )
@@ -120,11 +136,15 @@ class System:
     name: str
     command: Callable[[int, Path], list[str]]
     """How to start a process with so many nodes."""
+    tree: Path = TREE
+    """The checkout whose rumormill it imports."""
     warm_ups: int = 1
     """Runs of two seconds before anything counts, for a system that compiles as it goes."""
     paces: dict[str, float] = field(default_factory=dict)
     """Messages a second in a setting; without one, as fast as the system's back-pressure allows."""
-    settings: tuple[str, ...] = SETTINGS
+    settings: tuple[str, ...] = SETTINGS[:3]
+    knows_links: bool = False
+    """Whether it is to be told that links are given."""
     results: dict[str, dict[str, list[float]]] = field(default_factory=dict)
 
     def note(self, setting: str, **values: float) -> None:
@@ -184,9 +204,11 @@ class Arena:
 def arena(system: System, setting: str, scratch: Path) -> Iterator[Arena]:
     """Start a system in a setting; stop it in the end."""
     home = Path(tempfile.mkdtemp(dir=scratch))
-    sizes = {"1 -> 1": (1, 1), "1 -> 20": (1, 20), "mesh": (MESH // 2, MESH // 2)}[setting]
+    sizes = {"1 -> 1": (1, 1), "1 -> 20": (1, 20)}.get(setting, (MESH // 2, MESH // 2))
+    links_are = ["given" if setting in GIVEN else "found"] if system.knows_links else []
     processes = [
-        Process(system.command(size, home / str(number))) for number, size in enumerate(sizes)
+        Process([*system.command(size, home / str(number)), *links_are], system.tree)
+        for number, size in enumerate(sizes)
     ]
     try:
         tickets = [
@@ -199,12 +221,19 @@ def arena(system: System, setting: str, scratch: Path) -> Iterator[Arena]:
                 process.ask("subscribe", nodes=list(range(MESH // 2)))
             link_mesh(tickets)
             publisher_peers, receivers = 4, MESH - 1
+        elif setting == "formed":
+            for process, node, _ in tickets:
+                process.ask("subscribe", nodes=[node])
+                if process is not processes[0] or node:
+                    process.ask("connect", links=[[node, tickets[0][2]]])
+            publisher_peers, receivers = 4, MESH - 1
         else:
             processes[1].ask("subscribe", nodes=list(range(sizes[1])))
             links = [[node, tickets[0][2]] for node in range(sizes[1])]
             processes[1].ask("connect", links=links)
             publisher_peers = receivers = sizes[1]
         processes[0].ask("ready", node=0, peers=publisher_peers)
+        time.sleep(FORM if setting == "formed" else SETTLE)
         yield Arena(processes, receivers)
     finally:
         for process in processes:
@@ -242,6 +271,7 @@ def measure(system: System, setting: str, scratch: Path, options: argparse.Names
     """One round of one system in one setting."""
     with arena(system, setting, scratch) as stage:
         rss = sum(process.ask("stats")["rss"] for process in stage.processes)
+        system.note(setting, start=stage.stats()[0])
         pace = system.paces.get(setting)
         if pace is None:
             burst = BURSTS[setting] // (2 if options.quick else 1)
@@ -267,7 +297,7 @@ def measure(system: System, setting: str, scratch: Path, options: argparse.Names
             if delays:
                 p50, p99 = delays[len(delays) // 2], delays[len(delays) * 99 // 100]
                 system.note(setting, p50=p50 * 1e3, p99=p99 * 1e3)
-        if setting == "mesh":
+        if setting in ("mesh", "formed"):
             system.note(setting, rss=rss / MESH / 2**20)
 
 
@@ -294,12 +324,27 @@ def loss_free(stage: Arena, start: float) -> dict[str, float]:
     return best
 
 
-def python_system(name: str, program: str, *extra: str) -> System:
+def python_system(name: str, program: str, *extra: str, tree: Path = TREE) -> System:
+    python = sys.executable if tree == TREE else str(tree / ".venv" / "bin" / "python")
+
     def command(nodes: int, home: Path) -> list[str]:
         where = [str(home)] if not extra else list(extra)
-        return [sys.executable, str(HERE / program), str(nodes), *where]
+        return [python, str(HERE / program), str(nodes), *where]
 
-    return System(name, command)
+    return System(name, command, tree)
+
+
+def versions(tree: Path, before: str = "") -> list[System]:
+    """rumormill as a checkout has it, durable and in memory."""
+    found = [
+        python_system(f"{before}rumormill", "rumormill_peer.py", tree=tree),
+        python_system(f"{before}rumormill, memory", "rumormill_peer.py", "memory", tree=tree),
+    ]
+    for system in found:
+        system.knows_links = True
+        if (tree / "src" / "rumormill" / "members").exists():
+            system.settings = SETTINGS
+    return found
 
 
 def foreign_systems() -> list[System]:
@@ -331,9 +376,9 @@ def main() -> None:
     options = parse()
     floor = python_system("floor", "floor_peer.py")
     floor.settings = ("1 -> 1", "1 -> 20")
-    durable = python_system("rumormill", "rumormill_peer.py")
-    memory = python_system("rumormill, memory", "rumormill_peer.py", "memory")
-    systems = [floor, durable, memory]
+    systems = [floor, *versions(TREE)]
+    if options.before:
+        systems += versions(options.before.resolve(), "before: ")
     if not options.quick:
         systems += foreign_systems()
     with tempfile.TemporaryDirectory(prefix="rumormill-bench-") as scratch:
@@ -352,6 +397,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="rumormill and the floor only")
     parser.add_argument("--rounds", type=int, help="how often everything is measured")
+    parser.add_argument("--before", type=Path, help="a checkout with its .venv, to compare with")
     parser.add_argument("--setting", dest="settings", action="append", choices=SETTINGS)
     options = parser.parse_args()
     options.rounds = options.rounds or (1 if options.quick else 3)
@@ -365,7 +411,7 @@ def report(systems: list[System], options: argparse.Namespace) -> None:
         print(f"\n{setting}")
         for system in systems:
             if setting in system.results:
-                print(f"  {system.name:20}", *describe(system, setting), sep="  ")
+                print(f"  {system.name:26}", *describe(system, setting), sep="  ")
     print()
     by_name = {system.name: system for system in systems}
     for ours, other, setting, target in TARGETS:
@@ -390,6 +436,7 @@ def describe(system: System, setting: str) -> Iterator[str]:
         "p50": "p50 {:.2f} ms",
         "p99": "p99 {:.2f} ms",
         "rss": "{:.1f} MiB/node",
+        "start": "{:.2f} s CPU to start",
         "lost": "{:.0f} lost",
         "repeated": "{:.0f} repeated",
     }

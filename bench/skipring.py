@@ -75,7 +75,7 @@ class _Watcher:
         """Nothing is held."""
 
 
-def measure(case: str, peers: int, seed: int) -> Recovery:
+def measure(case: str, peers: int, seed: int, supervision: str = "database") -> Recovery:
     """Run one case."""
     start, faults, offset = CASES[case]
     watcher, metrics = _Watcher(), Metrics()
@@ -87,9 +87,10 @@ def measure(case: str, peers: int, seed: int) -> Recovery:
         "start": start,
         "join": "all-at-once",
         "warm_up": WARM_UP,
-        "cool_down": 60.0 + peers,
+        "cool_down": 60.0 + (peers if supervision == "database" else 16 * peers),
         "workload": load,
         "faults": faults,
+        "parameters": {"supervision": supervision},
     }
     run = Simulation(Scenario.from_dict(table), [watcher, metrics])
     watcher.supervisor = run.servers[0]

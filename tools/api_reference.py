@@ -58,7 +58,7 @@ def _declared(name: str, thing: Any) -> str:
         return f"{name}{_signature(thing)}"
     if issubclass(thing, Enum):
         return "\n".join(
-            [f"class {name}:", *[f"    {each.name} = {each.value!r}" for each in thing]]
+            [f"class {name}:", *[f"    {each.name} = {_plain(repr(each.value))}" for each in thing]]
         )
     if issubclass(thing, msgspec.Struct):
         fields = [_field(field) for field in msgspec.structs.fields(thing)]

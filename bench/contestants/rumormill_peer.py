@@ -1,7 +1,12 @@
-"""rumormill as a contestant: `rumormill_peer.py NODES HOME`, where the home `memory` means none."""
+"""rumormill as a contestant: `rumormill_peer.py NODES HOME LINKS`.
+
+The home `memory` means none. Links that are `given` are the only ones; those that are `found` are
+what membership makes of them. Versions that know nothing of membership keep to what is given.
+"""
 
 import asyncio
 import contextlib
+import inspect
 import sys
 from pathlib import Path
 
@@ -43,18 +48,20 @@ class Rumormill:
 async def main() -> None:
     count = Count()
     home = None if sys.argv[2] == "memory" else Path(sys.argv[2])
+    finds = "members" in inspect.signature(Node.__init__).parameters
+    settings = {"members": False} if finds and sys.argv[3] == "given" else {}
     async with contextlib.AsyncExitStack() as stack:
         nodes = [
-            await stack.enter_async_context(Node(home and home / str(number)))
+            await stack.enter_async_context(Node(home and home / str(number), **settings))
             for number in range(int(sys.argv[1]))
         ]
         await perform(Rumormill(count, nodes), count)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 3:  # a place for a profile
+    if len(sys.argv) > 4:  # a place for a profile
         import cProfile
 
-        cProfile.run("asyncio.run(main())", sys.argv[3])
+        cProfile.run("asyncio.run(main())", sys.argv[4])
     else:
         asyncio.run(main())

@@ -17,6 +17,7 @@ from rumormill import Client, LocalError, Message, Node, connect
 from rumormill.daemon.control_client import NoDaemonError
 from rumormill.daemon.control_messages import socket_path
 from rumormill.log.errors import StoreLockedError
+from rumormill.log.model import Retention
 
 HOLDER = """
 import asyncio, sys
@@ -41,12 +42,14 @@ def test_it_has_the_calls_of_a_node_with_their_arguments() -> None:
     """What a client lacks is named here, and why; what it has takes the same."""
     local = {"access", "set_validator", "callback_failures", "observers"}  # functions of a program
     doors = {"serve", "log", "metrics", "start", "publish_noted"}  # of the process that has it
+    doors |= {"backup", "health", "set_retention"}
     questions = {"command", "set_supervisors", "versions", "version_of", "topic"}
     sight = {"refusals", "links", "subscribers", "check_process", "forked"}
     node = {name for name in dir(Node) if not name.startswith("_")}
     client = {name for name in dir(Client) if not name.startswith("_")}
     assert node - client - {"id"} == (local | doors | questions | sight) & node
     left_out = {"fetch_history": {"progress"}, "connect": {"keep"}, "network_ticket": {"nodes"}}
+    left_out["peer_clocks"] = {"timeout"}
     for name in sorted(node & client):
         theirs, ours = (getattr(each, name) for each in (Node, Client))
         if name in ("tickets", "peers", "subscribe") or not callable(theirs):
@@ -90,6 +93,10 @@ def test_publish_subscribe_and_history(tmp_path: Path) -> None:
             assert str(await client.completeness("news")) == "not compared with another node yet"
             await client.publish_many("long", [bytes(5000)] * 600)
             assert len(await client.history("long")) == 600
+            (line,) = await client.retention("long", rules=Retention(max_events=9), apply=True)
+            assert (line.topic, len(await client.history("long"))) == ("long", 9)
+            assert await client.compact() >= 0
+            assert await client.peer_clocks() == []
 
     run(main)
 

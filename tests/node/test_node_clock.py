@@ -69,6 +69,24 @@ def test_what_a_time_service_corrects_is_not_followed(monkeypatch: pytest.Monkey
     assert clock.wall == pytest.approx(1e9 + 0.09)
 
 
+def test_what_passes_between_two_looks_is_no_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine may stop us between the two clocks: then they are not compared."""
+    steady, pauses = 0.0, [0.0] * 4
+
+    def wall() -> float:
+        nonlocal steady
+        steady += pauses.pop(0)
+        return 1e9 + steady
+
+    monkeypatch.setattr(time, "time", wall)
+    clock = Clock(lambda: steady)
+    pauses[:] = [0.5, 0.5, 0.5]
+    assert not clock.follow()
+    pauses[:] = [0.5, 0.0]
+    assert not clock.follow()
+    assert (clock.now(), clock.wall, clock.pace) == (1e9 + steady, 1e9, 1.0)
+
+
 @pytest.mark.parametrize("step", [HOUR, -HOUR])
 def test_events_say_when_they_came_also_after_the_clock_was_set(
     tmp_path: Path, wall: Wall, step: float

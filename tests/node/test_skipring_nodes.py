@@ -101,6 +101,47 @@ def test_a_late_subscriber_receives_the_whole_history() -> None:
     run(story)
 
 
+def test_a_ring_that_passes_a_token_between_live_nodes() -> None:
+    """`supervision = "token"`: the supervisor counts, somebody leaves, and a late one hears all."""
+    counting = {**QUICK, "supervision": "token"}
+    at = "/ip4/127.0.0.1/tcp/0"
+
+    async def story() -> None:
+        async with (
+            Node(
+                None, listen=at, protocol="skipring", supervises=True, parameters=counting
+            ) as above,
+            contextlib.AsyncExitStack() as stack,
+        ):
+            wish: Any = {"protocol": "skipring", "supervisors": above.tickets[:1]}
+            nodes = [Node(None, parameters=counting, **wish) for _ in range(5)]
+            for node in nodes:
+                await stack.enter_async_context(node)
+                await node.create_topic(TOPIC)
+            for node in nodes:
+                await node.wait_until_ready(TOPIC, timeout=30)
+            events = [await node.subscribe(TOPIC) for node in nodes]
+            for number, node in enumerate(nodes):
+                await node.publish(TOPIC, b"%d" % number)
+            for each in events:
+                assert sorted(await take(each, 5)) == [b"%d" % number for number in range(5)]
+            counter: Any = machine_of(above).supervised[TOPIC]
+            await until(lambda: counter.count == 5, "five are counted")
+            await nodes.pop(2).close()
+            late = await stack.enter_async_context(Node(None, parameters=counting, **wish))
+            heard = await late.subscribe(TOPIC)
+            assert len(await take(heard, 5)) == 5
+
+            def labelled() -> bool:
+                rings = [machine_of(node).members[TOPIC].subscriber for node in [*nodes, late]]
+                labels = sorted([ring.label for ring in rings if ring.label is not None])
+                return labels == sorted(map(label_of, range(5))) and counter.count == 5
+
+            await until(labelled, "all labels are those of five")
+
+    run(story)
+
+
 def test_what_retention_deleted_is_not_brought_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

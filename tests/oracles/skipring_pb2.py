@@ -24,47 +24,49 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x0eskipring.proto\x12\x12rumormill.skipring\"\xfd\x05\n\x06Letter\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x30\n\tsubscribe\x18\x02 \x01(\x0b\x32\x1d.rumormill.skipring.Subscribe\x12.\n\x0bunsubscribe\x18\x03 \x01(\x0b\x32\x19.rumormill.skipring.Empty\x12?\n\x11get_configuration\x18\x04 \x01(\x0b\x32$.rumormill.skipring.GetConfiguration\x12.\n\x0b\x61\x63knowledge\x18\x05 \x01(\x0b\x32\x19.rumormill.skipring.Empty\x12-\n\x08set_data\x18\x06 \x01(\x0b\x32\x1b.rumormill.skipring.SetData\x12(\n\x05\x63heck\x18\x07 \x01(\x0b\x32\x19.rumormill.skipring.Check\x12\x30\n\tintroduce\x18\x08 \x01(\x0b\x32\x1d.rumormill.skipring.Introduce\x12\x30\n\tlinearize\x18\t \x01(\x0b\x32\x1d.rumormill.skipring.Linearize\x12\x35\n\x12remove_connections\x18\n \x01(\x0b\x32\x19.rumormill.skipring.Empty\x12\x41\n\x12introduce_shortcut\x18\x0b \x01(\x0b\x32%.rumormill.skipring.IntroduceShortcut\x12\x31\n\ncheck_trie\x18\x0c \x01(\x0b\x32\x1d.rumormill.skipring.CheckTrie\x12>\n\x11\x63heck_and_publish\x18\r \x01(\x0b\x32#.rumormill.skipring.CheckAndPublish\x12\x32\n\x07publish\x18\x0e \x01(\x0b\x32!.rumormill.skipring.PublishBundle\x12\x33\n\x0bpublish_new\x18\x0f \x01(\x0b\x32\x1e.rumormill.skipring.PublishNew\"\x07\n\x05\x45mpty\";\n\tReference\x12\r\n\x05label\x18\x01 \x01(\x04\x12\x0c\n\x04peer\x18\x02 \x01(\x0c\x12\x11\n\taddresses\x18\x03 \x03(\x0c\"\x1e\n\tSubscribe\x12\x11\n\taddresses\x18\x01 \x03(\x0c\"6\n\x10GetConfiguration\x12\x0f\n\x07subject\x18\x01 \x01(\x0c\x12\x11\n\taddresses\x18\x02 \x03(\x0c\"r\n\x07SetData\x12+\n\x04pred\x18\x01 \x01(\x0b\x32\x1d.rumormill.skipring.Reference\x12\r\n\x05label\x18\x02 \x01(\x04\x12+\n\x04succ\x18\x03 \x01(\x0b\x32\x1d.rumormill.skipring.Reference\"m\n\x05\x43heck\x12-\n\x06sender\x18\x01 \x01(\x0b\x32\x1d.rumormill.skipring.Reference\x12\r\n\x05label\x18\x02 \x01(\x04\x12&\n\x04\x66lag\x18\x03 \x01(\x0e\x32\x18.rumormill.skipring.Flag\"c\n\tIntroduce\x12.\n\x07subject\x18\x01 \x01(\x0b\x32\x1d.rumormill.skipring.Reference\x12&\n\x04\x66lag\x18\x02 \x01(\x0e\x32\x18.rumormill.skipring.Flag\";\n\tLinearize\x12.\n\x07subject\x18\x01 \x01(\x0b\x32\x1d.rumormill.skipring.Reference\"R\n\x11IntroduceShortcut\x12.\n\x07subject\x18\x01 \x01(\x0b\x32\x1d.rumormill.skipring.Reference\x12\r\n\x05label\x18\x02 \x01(\x04\"2\n\x04Node\x12\x0e\n\x06length\x18\x01 \x01(\r\x12\x0c\n\x04\x62its\x18\x02 \x01(\x0c\x12\x0c\n\x04hash\x18\x03 \x01(\x0c\"3\n\x04Want\x12\x0e\n\x06length\x18\x01 \x01(\r\x12\x0c\n\x04\x62its\x18\x02 \x01(\x0c\x12\r\n\x05\x61\x66ter\x18\x03 \x01(\x0c\"4\n\tCheckTrie\x12\'\n\x05nodes\x18\x01 \x03(\x0b\x32\x18.rumormill.skipring.Node\"c\n\x0f\x43heckAndPublish\x12\'\n\x05nodes\x18\x01 \x03(\x0b\x32\x18.rumormill.skipring.Node\x12\'\n\x05wants\x18\x02 \x03(\x0b\x32\x18.rumormill.skipring.Want\"z\n\x0bPublication\x12\x0e\n\x06\x61uthor\x18\x01 \x01(\x0c\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\x12\r\n\x05seqno\x18\x03 \x01(\x04\x12\r\n\x05topic\x18\x04 \x01(\t\x12\x11\n\tsignature\x18\x05 \x01(\x0c\x12\x0b\n\x03key\x18\x06 \x01(\x0c\x12\x0f\n\x07\x63reated\x18\x07 \x01(\x04\"n\n\rPublishBundle\x12\x35\n\x0cpublications\x18\x01 \x03(\x0b\x32\x1f.rumormill.skipring.Publication\x12&\n\x04rest\x18\x02 \x03(\x0b\x32\x18.rumormill.skipring.Want\"B\n\nPublishNew\x12\x34\n\x0bpublication\x18\x01 \x01(\x0b\x32\x1f.rumormill.skipring.Publication*\x18\n\x04\x46lag\x12\x07\n\x03LIN\x10\x00\x12\x07\n\x03\x43YC\x10\x01')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x0eskipring.proto\x12\x12rumormill.skipring\"\xa7\x06\n\x06Letter\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x30\n\tsubscribe\x18\x02 \x01(\x0b\x32\x1d.rumormill.skipring.Subscribe\x12.\n\x0bunsubscribe\x18\x03 \x01(\x0b\x32\x19.rumormill.skipring.Empty\x12?\n\x11get_configuration\x18\x04 \x01(\x0b\x32$.rumormill.skipring.GetConfiguration\x12.\n\x0b\x61\x63knowledge\x18\x05 \x01(\x0b\x32\x19.rumormill.skipring.Empty\x12-\n\x08set_data\x18\x06 \x01(\x0b\x32\x1b.rumormill.skipring.SetData\x12(\n\x05\x63heck\x18\x07 \x01(\x0b\x32\x19.rumormill.skipring.Check\x12\x30\n\tintroduce\x18\x08 \x01(\x0b\x32\x1d.rumormill.skipring.Introduce\x12\x30\n\tlinearize\x18\t \x01(\x0b\x32\x1d.rumormill.skipring.Linearize\x12\x35\n\x12remove_connections\x18\n \x01(\x0b\x32\x19.rumormill.skipring.Empty\x12\x41\n\x12introduce_shortcut\x18\x0b \x01(\x0b\x32%.rumormill.skipring.IntroduceShortcut\x12\x31\n\ncheck_trie\x18\x0c \x01(\x0b\x32\x1d.rumormill.skipring.CheckTrie\x12>\n\x11\x63heck_and_publish\x18\r \x01(\x0b\x32#.rumormill.skipring.CheckAndPublish\x12\x32\n\x07publish\x18\x0e \x01(\x0b\x32!.rumormill.skipring.PublishBundle\x12\x33\n\x0bpublish_new\x18\x0f \x01(\x0b\x32\x1e.rumormill.skipring.PublishNew\x12(\n\x05token\x18\x10 \x01(\x0b\x32\x19.rumormill.skipring.Token\"\x07\n\x05\x45mpty\";\n\tReference\x12\r\n\x05label\x18\x01 \x01(\x04\x12\x0c\n\x04peer\x18\x02 \x01(\x0c\x12\x11\n\taddresses\x18\x03 \x03(\x0c\"\x1e\n\tSubscribe\x12\x11\n\taddresses\x18\x01 \x03(\x0c\"6\n\x10GetConfiguration\x12\x0f\n\x07subject\x18\x01 \x01(\x0c\x12\x11\n\taddresses\x18\x02 \x03(\x0c\"r\n\x07SetData\x12+\n\x04pred\x18\x01 \x01(\x0b\x32\x1d.rumormill.skipring.Reference\x12\r\n\x05label\x18\x02 \x01(\x04\x12+\n\x04succ\x18\x03 \x01(\x0b\x32\x1d.rumormill.skipring.Reference\"m\n\x05\x43heck\x12-\n\x06sender\x18\x01 \x01(\x0b\x32\x1d.rumormill.skipring.Reference\x12\r\n\x05label\x18\x02 \x01(\x04\x12&\n\x04\x66lag\x18\x03 \x01(\x0e\x32\x18.rumormill.skipring.Flag\"c\n\tIntroduce\x12.\n\x07subject\x18\x01 \x01(\x0b\x32\x1d.rumormill.skipring.Reference\x12&\n\x04\x66lag\x18\x02 \x01(\x0e\x32\x18.rumormill.skipring.Flag\";\n\tLinearize\x12.\n\x07subject\x18\x01 \x01(\x0b\x32\x1d.rumormill.skipring.Reference\"R\n\x11IntroduceShortcut\x12.\n\x07subject\x18\x01 \x01(\x0b\x32\x1d.rumormill.skipring.Reference\x12\r\n\x05label\x18\x02 \x01(\x04\"2\n\x04Node\x12\x0e\n\x06length\x18\x01 \x01(\r\x12\x0c\n\x04\x62its\x18\x02 \x01(\x0c\x12\x0c\n\x04hash\x18\x03 \x01(\x0c\"3\n\x04Want\x12\x0e\n\x06length\x18\x01 \x01(\r\x12\x0c\n\x04\x62its\x18\x02 \x01(\x0c\x12\r\n\x05\x61\x66ter\x18\x03 \x01(\x0c\"4\n\tCheckTrie\x12\'\n\x05nodes\x18\x01 \x03(\x0b\x32\x18.rumormill.skipring.Node\"c\n\x0f\x43heckAndPublish\x12\'\n\x05nodes\x18\x01 \x03(\x0b\x32\x18.rumormill.skipring.Node\x12\'\n\x05wants\x18\x02 \x03(\x0b\x32\x18.rumormill.skipring.Want\"z\n\x0bPublication\x12\x0e\n\x06\x61uthor\x18\x01 \x01(\x0c\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\x12\r\n\x05seqno\x18\x03 \x01(\x04\x12\r\n\x05topic\x18\x04 \x01(\t\x12\x11\n\tsignature\x18\x05 \x01(\x0c\x12\x0b\n\x03key\x18\x06 \x01(\x0c\x12\x0f\n\x07\x63reated\x18\x07 \x01(\x04\"n\n\rPublishBundle\x12\x35\n\x0cpublications\x18\x01 \x03(\x0b\x32\x1f.rumormill.skipring.Publication\x12&\n\x04rest\x18\x02 \x03(\x0b\x32\x18.rumormill.skipring.Want\"B\n\nPublishNew\x12\x34\n\x0bpublication\x18\x01 \x01(\x0b\x32\x1f.rumormill.skipring.Publication\"\xdd\x01\n\x05Token\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12\r\n\x05\x63ount\x18\x02 \x01(\x04\x12\x0c\n\x04seen\x18\x03 \x01(\x04\x12,\n\x05\x66irst\x18\x04 \x01(\x0b\x32\x1d.rumormill.skipring.Reference\x12+\n\x04last\x18\x05 \x01(\x0b\x32\x1d.rumormill.skipring.Reference\x12\x0e\n\x06\x62\x65\x66ore\x18\x06 \x01(\x04\x12\x0f\n\x07missing\x18\x07 \x03(\x04\x12\r\n\x05quick\x18\x08 \x01(\x08\x12\x0f\n\x07\x63hanged\x18\t \x01(\x08\x12\x0c\n\x04\x62\x61\x63k\x18\n \x01(\x08*\x18\n\x04\x46lag\x12\x07\n\x03LIN\x10\x00\x12\x07\n\x03\x43YC\x10\x01')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'skipring_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_FLAG']._serialized_start=2001
-  _globals['_FLAG']._serialized_end=2025
+  _globals['_FLAG']._serialized_start=2267
+  _globals['_FLAG']._serialized_end=2291
   _globals['_LETTER']._serialized_start=39
-  _globals['_LETTER']._serialized_end=804
-  _globals['_EMPTY']._serialized_start=806
-  _globals['_EMPTY']._serialized_end=813
-  _globals['_REFERENCE']._serialized_start=815
-  _globals['_REFERENCE']._serialized_end=874
-  _globals['_SUBSCRIBE']._serialized_start=876
-  _globals['_SUBSCRIBE']._serialized_end=906
-  _globals['_GETCONFIGURATION']._serialized_start=908
-  _globals['_GETCONFIGURATION']._serialized_end=962
-  _globals['_SETDATA']._serialized_start=964
-  _globals['_SETDATA']._serialized_end=1078
-  _globals['_CHECK']._serialized_start=1080
-  _globals['_CHECK']._serialized_end=1189
-  _globals['_INTRODUCE']._serialized_start=1191
-  _globals['_INTRODUCE']._serialized_end=1290
-  _globals['_LINEARIZE']._serialized_start=1292
-  _globals['_LINEARIZE']._serialized_end=1351
-  _globals['_INTRODUCESHORTCUT']._serialized_start=1353
-  _globals['_INTRODUCESHORTCUT']._serialized_end=1435
-  _globals['_NODE']._serialized_start=1437
-  _globals['_NODE']._serialized_end=1487
-  _globals['_WANT']._serialized_start=1489
-  _globals['_WANT']._serialized_end=1540
-  _globals['_CHECKTRIE']._serialized_start=1542
-  _globals['_CHECKTRIE']._serialized_end=1594
-  _globals['_CHECKANDPUBLISH']._serialized_start=1596
-  _globals['_CHECKANDPUBLISH']._serialized_end=1695
-  _globals['_PUBLICATION']._serialized_start=1697
-  _globals['_PUBLICATION']._serialized_end=1819
-  _globals['_PUBLISHBUNDLE']._serialized_start=1821
-  _globals['_PUBLISHBUNDLE']._serialized_end=1931
-  _globals['_PUBLISHNEW']._serialized_start=1933
-  _globals['_PUBLISHNEW']._serialized_end=1999
+  _globals['_LETTER']._serialized_end=846
+  _globals['_EMPTY']._serialized_start=848
+  _globals['_EMPTY']._serialized_end=855
+  _globals['_REFERENCE']._serialized_start=857
+  _globals['_REFERENCE']._serialized_end=916
+  _globals['_SUBSCRIBE']._serialized_start=918
+  _globals['_SUBSCRIBE']._serialized_end=948
+  _globals['_GETCONFIGURATION']._serialized_start=950
+  _globals['_GETCONFIGURATION']._serialized_end=1004
+  _globals['_SETDATA']._serialized_start=1006
+  _globals['_SETDATA']._serialized_end=1120
+  _globals['_CHECK']._serialized_start=1122
+  _globals['_CHECK']._serialized_end=1231
+  _globals['_INTRODUCE']._serialized_start=1233
+  _globals['_INTRODUCE']._serialized_end=1332
+  _globals['_LINEARIZE']._serialized_start=1334
+  _globals['_LINEARIZE']._serialized_end=1393
+  _globals['_INTRODUCESHORTCUT']._serialized_start=1395
+  _globals['_INTRODUCESHORTCUT']._serialized_end=1477
+  _globals['_NODE']._serialized_start=1479
+  _globals['_NODE']._serialized_end=1529
+  _globals['_WANT']._serialized_start=1531
+  _globals['_WANT']._serialized_end=1582
+  _globals['_CHECKTRIE']._serialized_start=1584
+  _globals['_CHECKTRIE']._serialized_end=1636
+  _globals['_CHECKANDPUBLISH']._serialized_start=1638
+  _globals['_CHECKANDPUBLISH']._serialized_end=1737
+  _globals['_PUBLICATION']._serialized_start=1739
+  _globals['_PUBLICATION']._serialized_end=1861
+  _globals['_PUBLISHBUNDLE']._serialized_start=1863
+  _globals['_PUBLISHBUNDLE']._serialized_end=1973
+  _globals['_PUBLISHNEW']._serialized_start=1975
+  _globals['_PUBLISHNEW']._serialized_end=2041
+  _globals['_TOKEN']._serialized_start=2044
+  _globals['_TOKEN']._serialized_end=2265
 # @@protoc_insertion_point(module_scope)

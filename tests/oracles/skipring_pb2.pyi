@@ -15,7 +15,7 @@ LIN: Flag
 CYC: Flag
 
 class Letter(_message.Message):
-    __slots__ = ("topic", "subscribe", "unsubscribe", "get_configuration", "acknowledge", "set_data", "check", "introduce", "linearize", "remove_connections", "introduce_shortcut", "check_trie", "check_and_publish", "publish", "publish_new")
+    __slots__ = ("topic", "subscribe", "unsubscribe", "get_configuration", "acknowledge", "set_data", "check", "introduce", "linearize", "remove_connections", "introduce_shortcut", "check_trie", "check_and_publish", "publish", "publish_new", "token")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIBE_FIELD_NUMBER: _ClassVar[int]
     UNSUBSCRIBE_FIELD_NUMBER: _ClassVar[int]
@@ -31,6 +31,7 @@ class Letter(_message.Message):
     CHECK_AND_PUBLISH_FIELD_NUMBER: _ClassVar[int]
     PUBLISH_FIELD_NUMBER: _ClassVar[int]
     PUBLISH_NEW_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
     topic: str
     subscribe: Subscribe
     unsubscribe: Empty
@@ -46,7 +47,8 @@ class Letter(_message.Message):
     check_and_publish: CheckAndPublish
     publish: PublishBundle
     publish_new: PublishNew
-    def __init__(self, topic: _Optional[str] = ..., subscribe: _Optional[_Union[Subscribe, _Mapping]] = ..., unsubscribe: _Optional[_Union[Empty, _Mapping]] = ..., get_configuration: _Optional[_Union[GetConfiguration, _Mapping]] = ..., acknowledge: _Optional[_Union[Empty, _Mapping]] = ..., set_data: _Optional[_Union[SetData, _Mapping]] = ..., check: _Optional[_Union[Check, _Mapping]] = ..., introduce: _Optional[_Union[Introduce, _Mapping]] = ..., linearize: _Optional[_Union[Linearize, _Mapping]] = ..., remove_connections: _Optional[_Union[Empty, _Mapping]] = ..., introduce_shortcut: _Optional[_Union[IntroduceShortcut, _Mapping]] = ..., check_trie: _Optional[_Union[CheckTrie, _Mapping]] = ..., check_and_publish: _Optional[_Union[CheckAndPublish, _Mapping]] = ..., publish: _Optional[_Union[PublishBundle, _Mapping]] = ..., publish_new: _Optional[_Union[PublishNew, _Mapping]] = ...) -> None: ...
+    token: Token
+    def __init__(self, topic: _Optional[str] = ..., subscribe: _Optional[_Union[Subscribe, _Mapping]] = ..., unsubscribe: _Optional[_Union[Empty, _Mapping]] = ..., get_configuration: _Optional[_Union[GetConfiguration, _Mapping]] = ..., acknowledge: _Optional[_Union[Empty, _Mapping]] = ..., set_data: _Optional[_Union[SetData, _Mapping]] = ..., check: _Optional[_Union[Check, _Mapping]] = ..., introduce: _Optional[_Union[Introduce, _Mapping]] = ..., linearize: _Optional[_Union[Linearize, _Mapping]] = ..., remove_connections: _Optional[_Union[Empty, _Mapping]] = ..., introduce_shortcut: _Optional[_Union[IntroduceShortcut, _Mapping]] = ..., check_trie: _Optional[_Union[CheckTrie, _Mapping]] = ..., check_and_publish: _Optional[_Union[CheckAndPublish, _Mapping]] = ..., publish: _Optional[_Union[PublishBundle, _Mapping]] = ..., publish_new: _Optional[_Union[PublishNew, _Mapping]] = ..., token: _Optional[_Union[Token, _Mapping]] = ...) -> None: ...
 
 class Empty(_message.Message):
     __slots__ = ()
@@ -183,3 +185,27 @@ class PublishNew(_message.Message):
     PUBLICATION_FIELD_NUMBER: _ClassVar[int]
     publication: Publication
     def __init__(self, publication: _Optional[_Union[Publication, _Mapping]] = ...) -> None: ...
+
+class Token(_message.Message):
+    __slots__ = ("epoch", "count", "seen", "first", "last", "before", "missing", "quick", "changed", "back")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    SEEN_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    MISSING_FIELD_NUMBER: _ClassVar[int]
+    QUICK_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_FIELD_NUMBER: _ClassVar[int]
+    BACK_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    count: int
+    seen: int
+    first: Reference
+    last: Reference
+    before: int
+    missing: _containers.RepeatedScalarFieldContainer[int]
+    quick: bool
+    changed: bool
+    back: bool
+    def __init__(self, epoch: _Optional[int] = ..., count: _Optional[int] = ..., seen: _Optional[int] = ..., first: _Optional[_Union[Reference, _Mapping]] = ..., last: _Optional[_Union[Reference, _Mapping]] = ..., before: _Optional[int] = ..., missing: _Optional[_Iterable[int]] = ..., quick: _Optional[bool] = ..., changed: _Optional[bool] = ..., back: _Optional[bool] = ...) -> None: ...

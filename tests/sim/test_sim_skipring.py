@@ -103,7 +103,7 @@ def test_a_hierarchy_of_topics_lightens_the_supervisor() -> None:
         sent.append(quiet["control_messages"]["set-data"])
         hurt = run_scenario(scenario(faults=[fault("crash", peers=[1, 2])], cool_down=60.0, **wish))
         assert [quiet["pending"], hurt["pending"]] == [0, 0]
-        assert quiet["legitimate"] and hurt["legitimate"]
+        assert [quiet["legitimate"], hurt["legitimate"]] == [True, True]
     assert 6 < sent[0] / sent[1] <= 8
 
 
@@ -136,6 +136,25 @@ def test_faults_end_in_a_legitimate_state_with_everything_delivered(
     assert figures["legitimate"] is True
     assert figures["pending"] == 0
     assert figures["delivered"] > 0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({}, id="nothing happens"),
+        pytest.param({"start": "arbitrary"}, id="arbitrary start"),
+        pytest.param({"faults": [fault("crash", fraction=0.3, duration=20.0)]}, id="a third"),
+        pytest.param({"faults": [fault("crash", servers=[0], duration=10.0)]}, id="supervisor"),
+        pytest.param({"unsubscribing": {"fraction": 4.0, "away": 3.0}}, id="restless"),
+    ],
+)
+def test_supervision_by_a_token(changes: dict[str, Any]) -> None:
+    """Section 6: the same ends, with a supervisor that counts, through the codec."""
+    token = {"parameters": {"supervision": "token"}, "check_codec": True}
+    figures = run_scenario(scenario(cool_down=240.0, peers=20, **token, **changes))
+    assert figures["legitimate"] is True
+    assert figures["pending"] == 0
+    assert figures["control_messages"]["token"] > 0
 
 
 def test_flooding_goes_on_while_the_supervisor_is_away() -> None:

@@ -220,9 +220,9 @@ class PeerView(msgspec.Struct, frozen=True):
     id: PeerId
     address: str
     outbound: bool
-    protocol: str
-    queued_messages: int
-    queued_bytes: int
+    protocol: str = ""
+    queued_messages: int = 0
+    queued_bytes: int = 0
     score: float | None = None
     """What the protocol thinks of it, where it keeps scores (GossipSub)."""
 

@@ -162,6 +162,8 @@ class Network:
         self.supervisor = Daemon("supervisor", folder, (), verb="supervisor")
         self.names: dict[str, str] = {}
         """The topics' names on the network, by the script's names."""
+        self.said_of: dict[str, str] = {}
+        """What people call the topics of the network, those of announcements among them."""
 
     @property
     def homes(self) -> list[Path]:
@@ -178,7 +180,11 @@ class Network:
                 await self.supervisor.start()
             async with self._new_observer() as self.observer:
                 for name in self.script.topics:
-                    self.names[name] = (await self.observer.create_topic(name)).name
+                    self.names[name] = called = (await self.observer.create_topic(name)).name
+                    self.said_of[called] = name
+                    for each in await self.observer.versions(called) if called != name else ():
+                        if each.meta is not None:
+                            self.said_of[each.meta] = f"versions of {name}"
                 joining = [] if self._spec.servers else self.observer.tickets
                 numbers = range(self.script.nodes)
                 await asyncio.gather(*[self._start(number, joining) for number in numbers])

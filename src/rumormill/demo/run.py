@@ -169,7 +169,7 @@ class Run:
                     (each.killed_at, each.back_at, f"n{each.node} killed")
                     for each in self._absences
                 ],
-                "topic_names": {called: name for name, called in self.network.names.items()},
+                "topic_names": self.network.said_of,
                 "acknowledged": found.acknowledged,
                 "lost": found.lost,
             },

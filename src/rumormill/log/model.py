@@ -182,10 +182,10 @@ class StoreConfig(msgspec.Struct, frozen=True):
 def check_event(event: Event, config: StoreConfig) -> int:
     """Refuse an event that cannot be stored exactly; return what it costs in bytes."""
     if not (
-        type(event.data) is bytes
-        and type(event.id) is bytes
-        and type(event.author) is bytes
-        and type(event.proof) is bytes
+        isinstance(event.data, bytes)
+        and isinstance(event.id, bytes)
+        and isinstance(event.author, bytes)
+        and isinstance(event.proof, bytes)
     ):
         raise EventRefusedError("an event's id, author, data and proof must be bytes")
     if type(event.protocol) is not str or len(event.protocol) > 255:
@@ -229,7 +229,7 @@ def check_topic(name: str, config: StoreConfig) -> None:
 def _check_parents(parents: Sequence[bytes]) -> int:
     if type(parents) is not tuple or len(parents) > MAX_PARENTS:
         raise EventRefusedError(f"an event has a tuple of at most {MAX_PARENTS} parents")
-    if not all(type(parent) is bytes for parent in parents):
+    if not all(isinstance(parent, bytes) for parent in parents):
         raise EventRefusedError("an event's parents must be bytes")
     return sum(map(len, parents)) + 4 * len(parents)
 

@@ -52,11 +52,18 @@ from rumormill.protocols.registry import Hooks, ProtocolSpec, QuerySpec
 MEMBERS_PROTOCOL: Final = "/rumormill/members/1.0.0"
 
 TABLE: Final = KademliaConfig(
-    k=8, bootstrap_delay=0.2, refresh_interval=300.0, republish_interval=600.0, provider_age=1800.0
+    k=8,
+    bootstrap_delay=0.2,
+    refresh_interval=900.0,
+    refresh_pause=100.0,
+    republish_interval=900.0,
+    provider_age=1800.0,
 )
 """The hash table of members. Our choices: it is for finding somebody, not for keeping values, so
-less than the specification's k will do; who joins knows others at once, lest the one whose ticket
-it has is gone before; and who has gone is to be forgotten within half an hour."""
+less than the specification's k will do; who joins knows its neighbours at once, lest the one whose
+ticket it has is gone before, and peers at other distances later, because some of those whom it asks
+cost a handshake; for the same reason it looks again every quarter of an hour, while who is gone is
+noticed when it is asked; and a provider that is gone is to be forgotten within half an hour."""
 
 MEMBER_QUERIES: Final = QuerySpec(
     (MEMBERS_PROTOCOL,),
@@ -85,7 +92,7 @@ _SAVE_AFTER: Final = 2.0
 _SAVE_PAUSE: Final = 15.0
 """Seconds until a change is written down, and between two such: what a kill can take."""
 _FIRST_SEARCH: Final = 3.0
-_LAZY_SEARCH: Final = 300.0
+_LAZY_SEARCH: Final = 900.0
 """Seconds until a topic is searched for: soon, but when the first links are there; and at leisure
 if it has subscribers enough, so that a popular topic does not make everybody speak at once."""
 _SEARCH_PAUSE: Final = 5.0

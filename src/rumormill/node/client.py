@@ -25,6 +25,7 @@ from rumormill.core.api import (
     FetchedHistory,
     GroupView,
     Message,
+    PeerClock,
     PeerView,
     Reach,
     Receipt,
@@ -39,7 +40,8 @@ from rumormill.daemon import control_messages as messages
 from rumormill.daemon.control_client import ControlClient, NoDaemonError
 from rumormill.daemon.control_consumers import Consumer
 from rumormill.daemon.control_messages import TopicLine
-from rumormill.log.model import StoreConfig, check_topic
+from rumormill.log.keeping import RetentionLine, rules_of
+from rumormill.log.model import Retention, StoreConfig, check_topic
 from rumormill.node.client_subscription import ClientSubscription
 from rumormill.node.config import chosen_protocol
 from rumormill.node.payloads import as_bytes, payloads
@@ -231,6 +233,28 @@ class Client(Requesting):
         """Compare a topic, or all that are followed, with every connected node now."""
         async with self._line() as line:
             return await line.sync(topic, timeout)
+
+    async def retention(
+        self,
+        topic: TopicName | None = None,
+        *,
+        rules: Retention | Mapping[TopicName, Retention] | None = None,
+        apply: bool = False,
+    ) -> list[RetentionLine]:
+        """What is kept of topics, and what is beyond; with `apply` it goes (`Node.retention`)."""
+        chosen = None if rules is None else rules_of(rules)
+        async with self._line() as line:
+            return (await line.retention(topic, chosen, apply=apply)).lines
+
+    async def compact(self, *, old: bool = False) -> int:
+        """Give space that the log does not use back to the file system (`Node.compact`)."""
+        async with self._line() as line:
+            return await line.compact(old=old)
+
+    async def peer_clocks(self) -> list[PeerClock]:
+        """What time connected nodes have (`Node.peer_clocks`)."""
+        async with self._line() as line:
+            return await line.clocks()
 
     async def create_topic(
         self,

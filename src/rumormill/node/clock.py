@@ -18,6 +18,8 @@ _CLOSE: Final = 0.1
 """Seconds that the clocks may differ by: our choice, above what a time service corrects."""
 _SLOWEST: Final = 0.5
 """Our choice: no timeout takes more than twice its time, and an hour is made up in two."""
+_TRIES: Final = 3
+"""How often both are read again, when a busy machine has let time pass between the two."""
 _WORTH_TELLING: Final = 1.0
 """Seconds by which a clock is set before the log says so, and it is written down."""
 _OWN: Final = 1.0
@@ -56,6 +58,14 @@ class Clock:
         """Seconds by which our time is ahead of the wall clock, as it was last compared."""
         return self.now() - (self._steady() + self.wall)
 
+    def _read(self) -> tuple[float, float | None]:
+        """Both clocks at one moment; None of the other where we were kept from it too long."""
+        for _ in range(_TRIES):
+            at, wall = self._steady(), time.time()
+            if self._steady() - at < _CLOSE / 10:
+                return at, wall
+        return at, None
+
     def begin(self, latest: float) -> float | None:
         """Begin behind the latest moment that the log knows; return what to write down, if that is
         ahead of us: what we say then is dated behind it, and yet comes before."""
@@ -72,9 +82,11 @@ class Clock:
 
     def follow(self) -> bool:
         """Compare with the wall clock; return whether what is to come comes at another time."""
-        at = self._steady()
+        at, wall = self._read()
+        if wall is None:
+            return False
         since, self._looked = at - self._looked, at
-        now, wall = at * self.pace + self.offset, time.time()
+        now = at * self.pace + self.offset
         stepped, self.wall = wall - at - self.wall, wall - at
         if abs(stepped) > _WORTH_TELLING:
             _log.warning(

@@ -328,10 +328,11 @@ class Driver:
         scores, views = self.machine.view().scores, []
         for peer, connection in self._swarm.connections.items():
             channel = self.channels.get(peer)
-            way, held = (connection.remote_address, connection.outbound), ("", 0, 0)
+            view = PeerView(ReadablePeerId(peer), connection.remote_address, connection.outbound)
             if channel is not None:
                 held = (channel.protocol, channel.queued_messages, channel.queued_bytes)
-            views.append(PeerView(ReadablePeerId(peer), *way, *held, scores.get(peer)))
+                view = PeerView(view.id, view.address, view.outbound, *held, scores.get(peer))
+            views.append(view)
         return views
 
     # Effects.

@@ -163,12 +163,10 @@ class NodeLife:
         # A large store takes a while to open, in which others on this loop go on.
         self._log = await asyncio.to_thread(EventLog, self._home, self._store_config)
         try:
-            self._groups = await asyncio.to_thread(Groups, self._log)
-            self._counts = Counts()
+            self._groups, self._counts = await asyncio.to_thread(Groups, self._log), Counts()
             self._recorder = Recorder((self._counts, *self._observers))
             journal = Journal(self._log, self.id, spec.name, config, self._change, self.access)
-            journal.on_lost = self._on_lost
-            self._journal = journal
+            self._journal, journal.on_lost = journal, self._on_lost
             hooks = self._callbacks.hooks(
                 spec,
                 validator=self._validators.judge,
@@ -177,14 +175,12 @@ class NodeLife:
                 agents=self._swarm.book.agents,
                 addresses=self._swarm.addresses_of,
             )
-            machines = self._machines(settings, hooks)
-            queries = queries_of(spec, self._members)
             self._driver = Driver(
                 spec,
                 settings,
                 hooks,
-                machines,
-                queries,
+                self._machines(settings, hooks),
+                queries_of(spec, self._members),
                 self._swarm,
                 self._recorder,
                 journal,

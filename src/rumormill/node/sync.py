@@ -217,8 +217,10 @@ class SyncNode:
     set_supervisors = _waited_for(Node.set_supervisors)
     retention = _waited_for(Node.retention)
     compact = _waited_for(Node.compact)
-    backup = _waited_for(Node.backup)
     peer_clocks = _waited_for(Node.peer_clocks)
+    set_retention = _read_from(Node.set_retention)
+    health = _read_from(Node.health)
+    backup = _waited_for(Node.backup)
     serve = _turned(Node.serve, SyncDoors)
     create_topic = _turned(Node.create_topic, lambda _, topic: topic.name)
     """Returns the topic's name on the network."""

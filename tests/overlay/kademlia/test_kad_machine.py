@@ -592,6 +592,29 @@ class TestUpkeep:
         (ask,) = rig.all(Ask)
         assert ask.message == KadMessage(KadType.FIND_NODE, OWN)
 
+    @pytest.mark.parametrize("pause", [0.0, 100.0])
+    def test_other_distances_are_looked_at_after_a_pause(self, pause: float) -> None:
+        """At once where there is none; each lookup after one where there is."""
+        rig = Rig(k=2, refresh_pause=pause)
+        for number in range(40):
+            if rig.kad.contacts.table.has_room(b"%d" % number):
+                rig.befriend(b"%d" % number)
+        rig.fire("refresh")
+        asked = rig.all(Ask)
+        while asked and {ask.message.key for ask in asked} == {OWN}:
+            asked = rig.answer(asked)
+        assert bool(asked) == (not pause)
+        if pause:
+            for _ in range(2):
+                (timer,) = [each for each in rig.all(SetTimer) if each.timer == KadTimer("next")]
+                assert rig.now + 0.9 * pause <= timer.at <= rig.now + pause
+                rig.fire("next")
+                (key,) = {ask.message.key for ask in rig.all(Ask)}
+                assert key != OWN
+                asked = rig.all(Ask)
+                while asked:
+                    asked = rig.answer(asked)
+
     def test_own_values_are_republished_when_due(self) -> None:
         """Before 22 hours are over, and again and again; nobody is told of it."""
         rig = Rig()
@@ -681,7 +704,9 @@ inputs = st.one_of(
     st.builds(
         TimerFired,
         st.builds(
-            KadTimer, st.sampled_from(["tick", "refresh", "lookup", "local"]), st.integers(0, 9)
+            KadTimer,
+            st.sampled_from(["tick", "refresh", "next", "lookup", "local"]),
+            st.integers(0, 9),
         ),
     ),
     st.just(Start()),

@@ -1,4 +1,4 @@
-"""Messages that become safe together share RPCs, within the limits of an RPC."""
+"""Messages that become safe, or come, together share RPCs, within the limits of an RPC."""
 
 import random
 from typing import Any
@@ -6,10 +6,14 @@ from typing import Any
 import pytest
 
 from rumormill.core.effects import Append, Send, SendAll
-from rumormill.core.inputs import PeerConnected, Publish, Received, Start, Stored
+from rumormill.core.inputs import PeerConnected, Publish, Received, Start, Stored, Subscribe
 from rumormill.protocols.floodsub.router import FLOODSUB, FloodSub
-from rumormill.protocols.pubsub.config import PubSubConfig
-from rumormill.protocols.pubsub.messages import Rpc, SubOpts
+from rumormill.protocols.gossipsub.config import GossipSubConfig
+from rumormill.protocols.gossipsub.peers import PROTOCOLS
+from rumormill.protocols.gossipsub.router import GossipSub
+from rumormill.protocols.pubsub.config import PubSubConfig, SignPolicy
+from rumormill.protocols.pubsub.messages import Control, Rpc, SubOpts
+from rumormill.protocols.pubsub.naming import Authorship
 from rumormill.protocols.pubsub.split import SHARED_RPC_BYTES
 from rumormill.sim.identity import SimulatedIdentity
 
@@ -34,3 +38,29 @@ def test_messages_share_rpcs_up_to_the_limit(max_rpc_size: int) -> None:
     assert sum(len(rpc.publish) for rpc in rpcs) == 200
     assert 1 < len(rpcs) < 200
     assert max(rpc.meta.size for rpc in rpcs) <= min(max_rpc_size, SHARED_RPC_BYTES)
+
+
+def test_what_comes_together_is_passed_on_together() -> None:
+    """One RPC to whoever gets all of it, after IDONTWANTs of as many as others heed."""
+    author = Authorship(SimulatedIdentity(b"author"), SignPolicy.STRICT_SIGN)
+    messages = [author.compose("news", b"%d" % number * 1024) for number in range(12)]
+    router = GossipSub(SimulatedIdentity(b"self"), random.Random(1), GossipSubConfig())
+    effects: list[Any] = []
+    router.handle(Start(), 0.0, effects)
+    router.handle(Subscribe("news"), 0.0, effects)
+    for peer in (b"one", b"two", b"three"):
+        router.handle(PeerConnected(peer, PROTOCOLS[0], True, ""), 0.0, effects)
+        graft = Rpc((SubOpts(True, "news"),), control=Control(graft=("news",)))
+        router.handle(Received(peer, graft), 0.0, effects)
+    effects.clear()
+    router.handle(Received(b"one", Rpc(publish=tuple(messages))), 1.0, effects)
+    assert [each.event.id for each in effects if isinstance(each, Append)] == [
+        message.id for message in messages
+    ]
+    sent: list[Any] = [each for each in effects if isinstance(each, Send | SendAll)]
+    assert {each.peers for each in sent} == {(b"two", b"three")}
+    rpcs = [each.message for each in sent]
+    said = [rpc.control.idontwant for rpc in rpcs if rpc.control is not None]
+    assert list(map(len, said)) == [10, 2]
+    assert [rpc.control is None for rpc in rpcs] == [False, False, True]
+    assert [message.id for message in rpcs[2].publish] == [message.id for message in messages]

@@ -38,6 +38,7 @@ from rumormill.protocols.pulsarcast.format.rpc import (
     PeerTree,
     Rpc,
     RpcMessage,
+    accepted,
     addition,
     decode_rpc,
     join,
@@ -372,9 +373,11 @@ def test_limits_must_leave_room() -> None:
 
 
 def test_what_holds_the_tree_together_overtakes_events() -> None:
-    """Joins and answers are urgent; whatever carries events is not."""
+    """Joins and answers are urgent; whatever carries events, or asks whether they came, is not."""
     assert join(TOPIC, None, 0.0).urgent
-    assert addition(Terms(TOPIC)).urgent
+    assert join(TOPIC, Terms(TOPIC), 0.0).urgent
+    assert accepted(TOPIC, Terms(TOPIC)).urgent
+    assert not addition(Terms(TOPIC)).urgent
     assert not publish(example(), 0.0).urgent
     assert not request_to_publish(example(), 0.0).urgent
     assert not addition(Events(TOPIC)).urgent

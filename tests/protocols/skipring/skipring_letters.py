@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from oracles import skipring_pb2
 from rumormill.overlay.patricia import Prefix, Summary, prefix_of
 from rumormill.protocols.skipring import messages
+from rumormill.protocols.skipring.config import MAX_MISSING
 from rumormill.protocols.skipring.envelope import Publication, named
 from rumormill.protocols.skipring.labels import LABEL_BITS, label_of, number_of
 from rumormill.protocols.skipring.messages import (
@@ -48,6 +49,23 @@ def publications(topic: str) -> st.SearchStrategy[Publication]:
     ).map(named)
 
 
+counts = st.integers(0, messages.MAX_SEEN)
+tokens = st.builds(
+    messages.Token,
+    topics,
+    st.integers(0, messages.MAX_EPOCH),
+    counts,
+    counts,
+    maybe,
+    maybe,
+    st.one_of(st.none(), labels),
+    st.lists(labels, max_size=MAX_MISSING).map(tuple),
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+)
+
+
 def bundles(topic: str) -> st.SearchStrategy[PublishBundle]:
     carried = st.lists(publications(topic), max_size=4).map(tuple)
     return st.builds(PublishBundle, st.just(topic), carried, wants)
@@ -66,6 +84,7 @@ letters = st.one_of(
     st.builds(messages.IntroduceShortcut, topics, references, labels),
     st.builds(CheckTrie, topics, nodes),
     st.builds(CheckAndPublish, topics, nodes, wants),
+    tokens,
     topics.flatmap(bundles),
     topics.flatmap(lambda topic: st.builds(PublishNew, st.just(topic), publications(topic))),
 )
@@ -84,18 +103,18 @@ def to_protobuf(letter: Any) -> skipring_pb2.Letter:
 
 
 def _fill(body: Any, field: str, value: Any) -> None:
-    if value is None or (field == "flag" and value is Flag.LIN):
+    if value is None or (field not in {"label", "before"} and not value):
         return
     if isinstance(value, tuple):
         for each in value:
-            if isinstance(each, bytes):
-                getattr(body, field).append(each)
+            if isinstance(each, bytes | int):
+                getattr(body, field).append(number_of(each) + 1 if type(each) is int else each)
             else:
                 _fill_message(getattr(body, field).add(), each)
     elif isinstance(value, Reference | Publication):
         _fill_message(getattr(body, field), value)
-    elif field == "label":
-        body.label = number_of(value) + 1
+    elif field in {"label", "before"}:
+        setattr(body, field, number_of(value) + 1)
     else:
         setattr(body, field, value)
 

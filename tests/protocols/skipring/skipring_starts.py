@@ -63,6 +63,8 @@ class Start(msgspec.Struct, frozen=True):
     uneven: float = 2.0
     lockstep: bool = False
     """How the scheduler treats them: see `Pace`."""
+    token: bool = False
+    """Supervision by a token; what is wrong at the supervisor is its count and whom it knows."""
 
     def limit(self) -> int:
         """Within how many intervals a world of this size must have become legitimate.
@@ -88,6 +90,7 @@ class _Builder:
         config = SkipRingConfig(
             patience=8 if start.dead else 0,
             tuples_per_timeout=rng.choice((1, 2, 64) if start.n < 100 else (64,)),
+            supervision="token" if start.token else "database",
         )
         self.world = World(self.peers, rng, pace, config)
         self.known = {
@@ -98,7 +101,10 @@ class _Builder:
             self._corrupt_subscriber(peer)
         if start.connected:
             self._connect()
-        self._corrupt_database()
+        if start.token:
+            self._corrupt_count()
+        else:
+            self._corrupt_database()
         for peer in [*self.peers, SUPERVISOR]:
             for _ in range(start.junk):
                 self._junk(peer)
@@ -178,6 +184,14 @@ class _Builder:
                 if rng.random() < 0.7:
                     supervisor.index[peer] = self.label()
         supervisor.next = rng.randrange(1000)
+
+    def _corrupt_count(self) -> None:
+        rng, supervisor = self.rng, self.world.supervisor
+        anybody = [None, *self.peers, *self.dead]
+        supervisor.first = rng.choice(anybody)
+        last = rng.choice(anybody)
+        supervisor.last = None if last is None else Reference(self.label(), last)
+        supervisor.count = rng.choice((0, rng.randrange(4 * self.start.n), self.start.n))
 
     def _junk(self, receiver: PeerId) -> None:
         """Put an arbitrary message into a channel."""

@@ -22,6 +22,7 @@ from rumormill.protocols.skipring.labels import text_of
 from rumormill.protocols.skipring.messages import Reference
 from rumormill.protocols.skipring.subscriber import Subscriber
 from rumormill.protocols.skipring.supervisor import Supervisor
+from rumormill.protocols.skipring.token import TokenSubscriber, TokenSupervisor
 
 TOPIC = "t"
 SUPERVISOR = b"\xff\xff"
@@ -65,8 +66,9 @@ class World:
         self.rng = rng
         self.pace = pace
         self.now = 0.0
+        self.token = config.supervision == "token"
         self.subscribers = {peer: self.newcomer(peer) for peer in peers}
-        self.supervisor = Supervisor(TOPIC, config)
+        self.supervisor: Any = (TokenSupervisor if self.token else Supervisor)(TOPIC, config)
         self.sent: dict[str, int] = {}
         self.refused: dict[str, int] = {}
         self.dead_are_silent = dead_are_silent
@@ -76,7 +78,8 @@ class World:
             self.start(peer)
 
     def newcomer(self, peer: PeerId) -> Subscriber:
-        return Subscriber(TOPIC, peer, SUPERVISOR, self.rng)
+        kind = TokenSubscriber if self.token else Subscriber
+        return kind(TOPIC, peer, SUPERVISOR, self.rng)
 
     def start(self, peer: PeerId) -> None:
         """Give a process its first TIMEOUT, and with it its speed."""
@@ -149,7 +152,9 @@ class World:
         return {peer: state_of(each) for peer, each in self.subscribers.items()}
 
     def records(self) -> list[tuple[str, PeerId | None]]:
-        """The database, in the judge's words."""
+        """The database, in the judge's words; a supervisor that counts has none to be judged."""
+        if self.token:
+            return [(text_of(at.label), peer) for peer, at in self.subscribers.items()]
         return [(text_of(at), peer) for at, peer in self.supervisor.database.items()]
 
     def faults(self) -> str:
@@ -157,6 +162,8 @@ class World:
         for each in self.subscribers.values():
             if each.own is None:
                 return "a subscriber has no label"
+        if self.token and self.supervisor.count != len(self.subscribers):
+            return f"the supervisor counts {self.supervisor.count}"
         return faults(self.states(), self.records())
 
     def stabilise(self, limit: int) -> int:

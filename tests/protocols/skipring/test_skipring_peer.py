@@ -440,6 +440,17 @@ def test_a_branch_is_watched_in_every_interval() -> None:
     assert [len(each.database) for each in databases] == [1] * 8
 
 
+def test_a_supervisor_that_counts_is_told_that_its_contact_is_gone() -> None:
+    """By any letter of its own that comes back."""
+    village = Village(BOSS, ANNE, config=override(CONFIG, {"supervision": "token"}))
+    village.subscribe(ANNE, "news")
+    counter: Any = village.peers[BOSS].supervised["news"]
+    assert (counter.first, counter.count) == (ANNE, 1)
+    letter = messages.Introduce("news", messages.Reference(0, ANNE), messages.Flag.LIN)
+    village.tell(BOSS, SendDropped(ANNE, letter, "peer down"))
+    assert counter.first is None
+
+
 def test_an_unknown_command_is_answered_with_an_error() -> None:
     village = Village(ANNE)
     (outcome,) = village.tell(ANNE, Command(3, "dance"))

@@ -57,6 +57,9 @@ class KademliaConfig(Config, frozen=True, kw_only=True):
     choice: a live network hears of contacts far more often than they die."""
     refresh_interval: float = 600.0
     """Seconds between refreshes of the table (specification: 10 minutes)."""
+    refresh_pause: float = 0.0
+    """Seconds between the lookups of one refresh. Our choice: none, so that who joins knows peers
+    at every distance at once."""
     bootstrap_delay: float = 1.0
     """Seconds from the first contact to the lookup of our own id (js-libp2p: 1 s)."""
     upkeep_interval: float = 60.0
@@ -128,7 +131,7 @@ class KademliaConfig(Config, frozen=True, kw_only=True):
             require(getattr(self, name) > 0, name, "must be positive")
         for name in (
             "corrections", "waiting_lookups", "replacements", "recheck_after", "region",
-            "bootstrap_delay", "replicate_interval", "ban_time", "holders",
+            "refresh_pause", "bootstrap_delay", "replicate_interval", "ban_time", "holders",
         ):  # fmt: skip
             require(getattr(self, name) >= 0, name, "must not be negative")
         require(self.replicate_interval <= 12 * HOUR, "replicate_interval", "must be 12 h at most")

@@ -3,7 +3,8 @@
 Joining is a lookup of our own id as soon as the first contact is there, which also makes us known
 to our neighbours, and then a lookup in every bucket wider than that of our k-th neighbour: peers
 as close as that are all known then. The same is repeated in every refresh interval, and sooner
-while the table is small. Lookups of a refresh run one after the other; records that fall due
+while the table is small. Lookups of a refresh run one after the other, with pauses where there is
+no hurry; records that fall due
 together are republished a few at a time. A holder that puts a record again and is no longer among
 those closest to it has handed it over, and lets its own copy grow old.
 """
@@ -20,7 +21,7 @@ from rumormill.overlay.kademlia.operations import KadTimer, LookupKind, LookupRe
 from rumormill.overlay.kademlia.stores import OWN_FULL, Held, ProviderStore, RecordStore
 from rumormill.overlay.kademlia.table import key_in_bucket, position
 
-_TICK, _REFRESH = "tick", "refresh"
+_TICK, _REFRESH, _NEXT = "tick", "refresh", "next"
 _REFRESH_BUCKETS: Final = 15
 """The deepest bucket that is refreshed by a random key; keys for deeper ones are too dear to find,
 and the lookup of our own id covers those (go-libp2p-kbucket: 15)."""
@@ -90,6 +91,8 @@ class Upkeep:
         """A timer of ours fired."""
         if what == _REFRESH:
             self._refresh(now, effects)
+        elif what == _NEXT:
+            self._next_target(now, effects)
         elif what == _TICK:
             self._tick(now, effects)
 
@@ -210,7 +213,10 @@ class Upkeep:
         if result.number == self._refreshing:
             if result.key == self._contacts.own:
                 self._choose_targets()
-            self._next_target(now, effects)
+            if self._targets and self._config.refresh_pause:
+                self._set(_NEXT, now, self._config.refresh_pause, effects)
+            else:
+                self._next_target(now, effects)
             return
         if result.kind is LookupKind.PUT_VALUE and not result.stored:
             own = self._records.own(result.key)

@@ -188,7 +188,7 @@ class Gossip:
         for name in self.cache.names:
             expected = promises.fulfil(name(message)) or expected
         # Who is in our mesh sends by itself; others when they write, or because we asked.
-        if not expected and peer in promises.owing and peer not in links:
+        if not expected and peer not in links and peer in promises.owing:
             promises.settle(peer)
 
     # Sending gossip.

@@ -41,13 +41,13 @@ from rumormill.protocols.pubsub.config import PubSubConfig
 from rumormill.protocols.pubsub.messages import Control, Message, Rpc, SubOpts
 from rumormill.protocols.pubsub.naming import Authorship, message_namer
 from rumormill.protocols.pubsub.seen_cache import SeenCache
-from rumormill.protocols.pubsub.split import fits, interleaved, split_rpc
+from rumormill.protocols.pubsub.split import fits, interleaved, share_rpcs, split_rpc
 from rumormill.protocols.recovery import Recovery
 from rumormill.protocols.registry import NO_HOOKS, Hooks
 from rumormill.protocols.unsaid import Unsaid, Waiting
 
 FUNCTIONS: Final = ("message_id", "subscription_filter", "peer_filter")
-"""The application's own functions that this layer has a use for."""
+"""The application's own functions that this layer uses."""
 
 ANNOUNCE_RETRY: Final = 1.0
 """Seconds until a subscription announcement that could not be sent is sent again. go waits up to
@@ -60,7 +60,6 @@ then more often than anybody's interests change."""
 
 NO_SUBSCRIBERS = "no connected peer subscribes to the topic"
 ALREADY_PUBLISHED = "a message with this id was published or received before"
-
 
 _HANDLERS = {
     inputs.Start: "_on_start",
@@ -163,6 +162,8 @@ class PubSubRouter:
                     self._on_duplicate(peer, message, now)
             else:
                 self._on_new_message(peer, message, now, effects)
+        if len(rpc.publish) > 1:
+            share_rpcs(effects, self._settings.max_rpc_size)
         if rpc.control is not None:
             self._on_control(peer, rpc.control, now, effects)
         elif not rpc.publish and not rpc.subscriptions:

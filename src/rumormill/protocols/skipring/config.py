@@ -4,7 +4,7 @@ A peer's settings may be narrower than the limits in what it sends; what it must
 fixed, so that two peers with different settings still understand each other.
 """
 
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -34,6 +34,9 @@ MAX_NODES: Final = 1024
 
 MAX_PUBLICATIONS: Final = 1024
 """Publications in one message. Our choice: checking their signatures takes some 80 ms."""
+
+MAX_MISSING: Final = 8
+"""Labels that a token carries. Our choice: as many are repaired in a round."""
 
 MAX_SIGNATURE: Final = 512
 """RSA with 4096 bits, the longest that libp2p knows."""
@@ -127,11 +130,15 @@ class SkipRingConfig(Config, frozen=True, kw_only=True):
     """The topics that there are, when they are given beforehand: a supervisor serves no others, and
     a peer that is told them asks for no others. The paper: topics are "usually relatively broad and
     predefined by the supervisor". Without any, a topic is whatever somebody subscribes to."""
+    supervision: Literal["database", "token"] = "database"
+    """What a supervisor keeps, and how it hears of others. `database`: who has which label, and
+    requests by chance, as the paper has it. `token`: the number of subscribers, and a token that
+    goes round, as its outlook has it (section 6). All peers of a ring must be told the same."""
     hierarchy: str = ""
-    """What stands between the levels of topics' names, such as "/". Topics with the same first level
+    """What stands between the levels of topics' names, such as "/". Topics with one first level
     then take turns: a supervisor has one configuration per interval for all of them, and a peer one
-    chance to ask for its own; without it each topic has that. The paper: "better scalability can be achieved by organizing topics in a
-    hierarchical manner" (section 1.3)."""
+    chance to ask for its own; without it each topic has that. The paper: "better scalability can be
+    achieved by organizing topics in a hierarchical manner" (section 1.3)."""
     max_subscriptions: int = 5000
     """Topics that a peer takes part in. Our choice, as for the other protocols."""
     max_topic_length: int = 1024

@@ -18,10 +18,10 @@ from rumormill.protocols.skipring.config import SkipRingConfig
 from rumormill.protocols.skipring.junk import junk_letter
 from rumormill.protocols.skipring.labels import CIRCLE, Label, chain, label_of, ring_neighbours
 from rumormill.protocols.skipring.messages import Reference
-from rumormill.protocols.skipring.peer import Member, SkipRing
+from rumormill.protocols.skipring.peer import AnySupervisor, Member, SkipRing
 from rumormill.protocols.skipring.ring import RingNode
 from rumormill.protocols.skipring.subscriber import Subscriber
-from rumormill.protocols.skipring.supervisor import Supervisor
+from rumormill.protocols.skipring.token import TokenSupervisor
 
 Rings: TypeAlias = dict[Topic, dict[PeerId, Member]]
 
@@ -36,7 +36,7 @@ def rings_of(machines: Mapping[PeerId, Machine]) -> Rings:
     return rings
 
 
-def supervisor_of(machines: Mapping[PeerId, Machine], topic: Topic) -> Supervisor | None:
+def supervisor_of(machines: Mapping[PeerId, Machine], topic: Topic) -> AnySupervisor | None:
     """The topic's supervisor, where it is up and has a database for it."""
     for machine in machines.values():
         if isinstance(machine, SkipRing) and topic in machine.supervised:
@@ -57,12 +57,18 @@ def settled(label: Label, at: Mapping[Label, PeerId]) -> tuple[RingNode, dict[La
     return node, {link: at[link] for link in links if link != label}
 
 
-def is_legitimate(supervisor: Supervisor | None, ring: Mapping[PeerId, Member]) -> bool:
+def is_legitimate(supervisor: AnySupervisor | None, ring: Mapping[PeerId, Member]) -> bool:
     """Whether a topic's explicit edges form SR(n), and its database says so."""
     if supervisor is None:
         return not ring
-    database, count = supervisor.database, len(ring)
-    if len(database) != count:
+    count = len(ring)
+    if isinstance(supervisor, TokenSupervisor):
+        recorded = supervisor.count
+        labels = {each.subscriber.label: peer for peer, each in ring.items()}
+        database: Mapping[Any, PeerId | None] = labels
+    else:
+        recorded, database = len(supervisor.database), supervisor.database
+    if recorded != count:
         return False
     at: dict[Label, PeerId] = {}
     for number in range(count):
@@ -196,7 +202,7 @@ def begin_arbitrary(
     return letters
 
 
-def _new_supervisor(machines: Mapping[PeerId, Machine], topic: Topic) -> Supervisor:
+def _new_supervisor(machines: Mapping[PeerId, Machine], topic: Topic) -> AnySupervisor:
     machine = machines[_speaker(machines, topic)]
     assert isinstance(machine, SkipRing)
     return machine.supervise(topic)

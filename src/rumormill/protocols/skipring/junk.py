@@ -13,9 +13,18 @@ from rumormill.overlay.patricia import HASH_BYTES, Prefix, Summary, prefix_of
 from rumormill.protocols.scraps import some_peer, some_topic
 from rumormill.protocols.skipring.envelope import Publication, named
 from rumormill.protocols.skipring.labels import LABEL_BITS, Label, label_of
-from rumormill.protocols.skipring.messages import LETTERS, Flag, Letter, Reference, Want
+from rumormill.protocols.skipring.messages import (
+    LETTERS,
+    Flag,
+    Letter,
+    Reference,
+    Token,
+    Want,
+)
 
 _KEY_BITS = 256
+_KINDS = [kind for kind in LETTERS if kind is not Token]
+"""All that every ring knows; tokens are for rings that pass them."""
 
 
 def junk_letter(randomness: Randomness, peers: list[PeerId], topics: list[Topic]) -> Letter:
@@ -46,7 +55,7 @@ def junk_letter(randomness: Randomness, peers: list[PeerId], topics: list[Topic]
 
     topic = some_topic(randomness, topics)
     maybe_label = label() if randomness.random() < 0.8 else None
-    kind = randomness.choice(LETTERS)
+    kind = randomness.choice(_KINDS)
     draws: dict[Any, Callable[[], object]] = {
         PeerId: peer,
         Label: label,

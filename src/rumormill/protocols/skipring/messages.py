@@ -127,6 +127,15 @@ _NODES: Final = Nested(1, _NODE, max_count=config.MAX_NODES)
 _WANTS: Final = Nested(2, _WANT, max_count=config.MAX_NODES)
 
 
+MAX_EPOCH: Final = 1 << 32
+MAX_SEEN: Final = 1 << 32
+"""Rounds, until they are numbered anew, and subscribers that a token counts."""
+
+
+_SHORT_TAGS: Final = 15
+"""Fields with higher numbers have a tag of two bytes."""
+
+
 class _Traced(msgspec.Struct, kw_only=True, gc=False):
     cached_meta: RpcMeta | None = None
 
@@ -158,7 +167,9 @@ class Letter(_Traced, gc=False):
             carried = self.carried
             meta = self.cached_meta = RpcMeta(
                 tuple([MessageMeta(each.id, self.topic) for each in carried]),
-                size=field_size(len(self.topic.encode())) + field_size(self.body.size(self)),
+                size=field_size(len(self.topic.encode()))
+                + field_size(self.body.size(self))
+                + (self.field > _SHORT_TAGS),
                 data_size=sum([field_size(each.size) for each in carried]),
                 operations=(OperationMeta(self.operation, self.topic),),
             )
@@ -316,6 +327,50 @@ class PublishNew(Letter):
     def carried(self) -> tuple[Publication, ...]:
         """The new one."""
         return (self.publication,)
+
+
+# Between subscribers, and from and to the supervisor: supervision by a token.
+
+
+def _some_label(number: int) -> Label:
+    if not number:
+        raise DecodeError("bad-label", "no label where there must be one")
+    return label_of(number - 1)
+
+
+@_letter(16, "token")
+class Token(Letter):
+    """Counts the subscribers and hands out labels that are missing (see `token`)."""
+
+    epoch: Annotated[int, Number(1, MAX_EPOCH)]
+    """Which round it is."""
+    count: Annotated[int, Number(2, MAX_SEEN)]
+    """n, as the supervisor believes."""
+    seen: Annotated[int, Number(3, MAX_SEEN)] = 0
+    """How many it has counted."""
+    first: Annotated[Reference | None, Nested(4, _REFERENCE, optional=True)] = None
+    last: Annotated[Reference | None, Nested(5, _REFERENCE, optional=True)] = None
+    """Who was counted first, and who has the last label, l(n-1)."""
+    before: Annotated[Label | None, _label(6, missing="")] = None
+    """The highest label so far that may stay."""
+    missing: Annotated[
+        tuple[Label, ...],
+        Number(
+            7,
+            1 << LABEL_BITS,
+            too_large="bad-label",
+            read=_some_label,
+            write=_label_number,
+            max_count=config.MAX_MISSING,
+        ),
+    ] = ()
+    """Labels that nobody has."""
+    quick: Annotated[bool, Number(8, 1, read=bool, write=int)] = False
+    """Whether it is passed on at once."""
+    changed: Annotated[bool, Number(9, 1, read=bool, write=int)] = False
+    """Whether it has given somebody a label."""
+    back: Annotated[bool, Number(10, 1, read=bool, write=int)] = False
+    """Whether it is for the supervisor."""
 
 
 PublicationLetter: TypeAlias = CheckTrie | CheckAndPublish | PublishBundle | PublishNew

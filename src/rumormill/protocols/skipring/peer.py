@@ -12,6 +12,7 @@ somebody without a label does: forget me.
 """
 
 from collections.abc import Callable, Hashable, Iterable
+from typing import TypeAlias
 
 import msgspec
 
@@ -32,6 +33,7 @@ from rumormill.protocols.skipring.publications import Brought, Hash, Publication
 from rumormill.protocols.skipring.reads import Answer, Reads
 from rumormill.protocols.skipring.subscriber import Subscriber
 from rumormill.protocols.skipring.supervisor import Supervisor, Supervisors
+from rumormill.protocols.skipring.token import TokenSubscriber, TokenSupervisor
 from rumormill.protocols.unsaid import Unsaid
 
 TIMEOUT = "timeout"
@@ -44,8 +46,16 @@ _MAX_HAND_OVERS = 8
 
 _REQUESTS = messages.Subscribe | messages.GetConfiguration
 _TO_SUPERVISOR = _REQUESTS | messages.Unsubscribe | messages.Acknowledge
-_FROM_RING = messages.Check | messages.Introduce | messages.Linearize | messages.IntroduceShortcut
+_FROM_RING = (
+    messages.Check
+    | messages.Introduce
+    | messages.Linearize
+    | messages.IntroduceShortcut
+    | messages.Token
+)
 """What only somebody sends who knows us as a subscriber, besides letters about publications."""
+_FROM_SUPERVISOR = (messages.SetData, messages.Token, messages.Introduce)
+AnySupervisor: TypeAlias = Supervisor | TokenSupervisor
 
 
 class SetSupervisors(msgspec.Struct, frozen=True):
@@ -97,7 +107,7 @@ class SkipRing:
         config.validate()
         self.id = identity.peer
         self.members: dict[Topic, Member] = {}
-        self.supervised: dict[Topic, Supervisor] = {}
+        self.supervised: dict[Topic, AnySupervisor] = {}
         self.requests = 0
         """How many requests for configurations this peer got as a supervisor."""
         self.supervisors = Supervisors(bytes.fromhex(each) for each in config.supervisors)
@@ -176,7 +186,7 @@ class SkipRing:
         for topic, turn in self._turns(self.supervised).items():
             supervisor = self.supervised[topic]
             supervisor.timeout(effects, configures=turn)
-            if not supervisor.database:
+            if supervisor.empty:
                 del self.supervised[topic]
         for topic, turn in self._turns(self.members).items():
             member = self.members[topic]
@@ -234,7 +244,8 @@ class SkipRing:
         supervisor = self.supervisors.of(topic)
         if supervisor is None:
             raise LocalError(NO_SUPERVISOR)
-        subscriber = Subscriber(topic, self.id, supervisor, self._randomness, self._addresses)
+        kind = TokenSubscriber if self._config.supervision == "token" else Subscriber
+        subscriber = kind(topic, self.id, supervisor, self._randomness, self._addresses)
         publications = Publications(
             topic,
             self._identity,
@@ -343,7 +354,9 @@ class SkipRing:
     def _on_received(self, event: inputs.Received, now: float, effects: Effects) -> None:
         sender = event.peer
         message: messages.Letter = event.message  # type: ignore[assignment]
-        if isinstance(message, _TO_SUPERVISOR):
+        if isinstance(message, _TO_SUPERVISOR) or (
+            type(message) is messages.Token and message.back
+        ):
             self._supervise(sender, message, effects)
             return
         topic = message.topic
@@ -374,11 +387,12 @@ class SkipRing:
             self.requests += 1
         self.supervise(topic).receive(sender, message, effects)
 
-    def supervise(self, topic: Topic) -> Supervisor:
+    def supervise(self, topic: Topic) -> AnySupervisor:
         """Our supervisor of a topic, which gets an empty database when it is new."""
         supervisor = self.supervised.get(topic)
         if supervisor is None:
-            supervisor = Supervisor(topic, self._config, self._addresses)
+            kind = TokenSupervisor if self._config.supervision == "token" else Supervisor
+            supervisor = kind(topic, self._config, self._addresses)
             self.supervised[topic] = supervisor
         return supervisor
 
@@ -398,9 +412,10 @@ class SkipRing:
         peer = event.peer
         message: messages.Letter = event.message  # type: ignore[assignment]
         supervisor = self.supervised.get(message.topic)
-        if supervisor is not None and type(message) is messages.SetData:
+        if supervisor is not None and type(message) in _FROM_SUPERVISOR:
             supervisor.unreachable(peer)
-            return
+            if type(message) is messages.SetData:
+                return
         for member in self.members.values():
             member.subscriber.unreachable(peer, effects)
 

@@ -86,6 +86,11 @@ class Supervisor:
         self._removed: OrderedDict[PeerId, None] = OrderedDict()
         self._asked: dict[PeerId, int] = {}
 
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to supervise."""
+        return not self.database
+
     # TIMEOUT.
 
     def timeout(self, effects: Effects, *, configures: bool = True) -> None:

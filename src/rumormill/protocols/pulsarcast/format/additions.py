@@ -64,6 +64,7 @@ class Terms(msgspec.Struct, frozen=True, gc=False):
     `silent` says that the joiner only publishes and wants no events. The rest describes the events
     dated from `start` to before `end` (milliseconds since 1970) that the sender has: how many there
     are and the exclusive or of the last eight bytes of their CIDs. An empty range compares nothing.
+    Terms alone tell a neighbour what it should have got of late.
     """
 
     topic: bytes

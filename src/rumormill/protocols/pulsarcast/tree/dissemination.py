@@ -350,7 +350,8 @@ class Dissemination:
         feed, own = self._feeds.open.get(topic), self._context.id
         if feed is None:
             return
-        for missing in feed.hold.give_up(now - feed.patience):
+        # What our own full disk lost can be had: it is asked for until there is room.
+        for missing in () if feed.retries else feed.hold.give_up(now - feed.patience):
             self._release(feed, missing, own, now, effects)
         for missing in feed.hold.missing(now - feed.patience / 2):
             self.on_missing(feed, missing, own, now, effects)
