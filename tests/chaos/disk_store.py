@@ -98,7 +98,7 @@ def main() -> None:
             with contextlib.suppress(StoreError), log.histories():
                 pass  # they are indexed now
     reading.close()
-    say("counts", msgspec.json.encode(log.counters).decode())
+    say("counts", msgspec.json.encode(log.counters, enc_hook=lambda times: times.count).decode())
     if end == "die":
         os.kill(os.getpid(), signal.SIGKILL)
     log.close()

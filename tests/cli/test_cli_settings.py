@@ -126,7 +126,7 @@ def test_parameters_come_from_tables_and_from_set(tmp_path: Path) -> None:
         "[parameters]\nD = 8\nheartbeat_interval = 0.7\n[node]\nmax_connections = 9\n"
     )
     found = shown("--home", str(tmp_path), "--set", "D=7", "--set", "store.readers=2")
-    assert found["parameters.D"] == {"value": "7", "origin": "--set"}
+    assert found["parameters.D"] == {"value": 7, "origin": "--set"}
     assert found["parameters.heartbeat_interval"]["value"] == 0.7
     assert found["node.max_connections"]["value"] == 9
     assert found["store.readers"]["origin"] == "--set"

@@ -339,9 +339,8 @@ def test_impossible_subscriptions_are_refused() -> None:
                 await node.subscribe("news", buffer=0)
             with pytest.raises(LocalError, match="'never' is not one of catch-up, drop-oldest"):
                 await node.subscribe("news", overflow="never")
-            for offset in (-1, 1):
-                with pytest.raises(RumormillError, match=f"offset {offset}"):
-                    await node.subscribe("news", since_offset=offset)
+            with pytest.raises(RumormillError, match="offset 1"):
+                await node.subscribe("news", since_offset=1)
 
     run(main)
 

@@ -25,8 +25,10 @@ def killed(home: Path, how: str, lines: int) -> list[tuple[str, int]]:
 def test_kill_9_loses_nothing_and_repeats_nothing_that_was_acknowledged(
     tmp_path: Path, how: str
 ) -> None:
-    """Three kills at work; with auto_ack what was asked past may come again."""
+    """Three kills at work; with auto_ack what was asked past may come again. Of the last event of a
+    life nobody knows: its acknowledgement may be on disk, and the kill came before the word."""
     done: dict[int, None] = {}
+    unsure: dict[int, None] = {}
     for lines in (60, 1, 120):
         last: int | None = None
         for word, offset in killed(tmp_path, how, lines):
@@ -37,6 +39,8 @@ def test_kill_9_loses_nothing_and_repeats_nothing_that_was_acknowledged(
                 if how == "auto" and last is not None:
                     done[last] = None
                 last = offset
+        if last is not None and (how != "some" or last % 3):
+            unsure[last] = None
 
     async def main() -> None:
         async with Node(tmp_path) as node:
@@ -45,7 +49,8 @@ def test_kill_9_loses_nothing_and_repeats_nothing_that_was_acknowledged(
             rest = [each.offset for each in await take_events(events, view.pending + view.lag)]
             assert len(dict.fromkeys(rest)) == len(rest)
             assert how == "auto" or not [offset for offset in rest if offset in done]
-            assert sorted({**done, **dict.fromkeys(rest)}) == list(range(rest[-1] + 1))
+            known = {**done, **dict.fromkeys(rest)}
+            assert [n for n in range(rest[-1] + 1) if n not in known and n not in unsure] == []
             assert rest[-1] + 1 == node.log.topics()[0].next_offset
 
     run(main)

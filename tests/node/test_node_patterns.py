@@ -54,7 +54,7 @@ class Counted(Subscription):
 
 def test_what_does_not_match_wakes_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """The journal asks the filter, not the reader."""
-    monkeypatch.setattr("rumormill.node.node.Subscription", Counted)
+    monkeypatch.setattr("rumormill.node.subscribing.Subscription", Counted)
 
     async def main() -> None:
         async with Node(None) as node:

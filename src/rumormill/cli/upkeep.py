@@ -78,7 +78,7 @@ def run_restore(options: argparse.Namespace) -> int:
     try:
         report = restore(source, resolved.home, replace=options.replace)
     except StoreLockedError as error:
-        raise CommandError(f"{error}: stop it first, then restore") from None
+        raise CommandError(f"{error.held}: stop it first, then restore") from None
     said = f"{resolved.home} has what {source} has: {_size(report)}, all verified"
     return _tell(options, {"home": str(resolved.home)}, report, said)
 
@@ -126,7 +126,7 @@ def run_repair(options: argparse.Namespace) -> int:
     try:
         report = repair(resolved.home, resolved.store_config)
     except StoreLockedError as error:
-        raise CommandError(f"{error}: stop it first, then repair") from None
+        raise CommandError(f"{error.held}: stop it first, then repair") from None
     if report.ok:
         print(json.dumps({"findings": []}) if options.json else "nothing is wrong")
         return 0

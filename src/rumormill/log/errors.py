@@ -80,6 +80,11 @@ class NoDescriptorsError(StoreError):
 class StoreLockedError(StoreError):
     """Another process, or this one, already has the store open for writing."""
 
+    def __init__(self, held: str, advice: str = "") -> None:
+        super().__init__(f"{held}{advice}")
+        self.held = held
+        """Who holds which store, for those who give advice of their own."""
+
 
 class StoreVersionError(StoreError):
     """The store was written by a newer rumormill."""

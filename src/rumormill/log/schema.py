@@ -137,8 +137,8 @@ def store_lock(home: Path) -> Iterator[None]:
         except OSError:
             owner = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
             raise errors.StoreLockedError(
-                f"the store {home} is already open for writing by process {owner or 'unknown'};"
-                " use that node, by `rumormill.connect` or the command line, or another home"
+                f"the store {home} is already open for writing by process {owner or 'unknown'}",
+                "; use that node, by `rumormill.connect` or the command line, or another home",
             ) from None
         with contextlib.suppress(OSError):  # the number is only for the message above
             os.ftruncate(descriptor, 0)
