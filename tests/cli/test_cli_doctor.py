@@ -14,6 +14,7 @@ from rumormill.cli import doctor
 from rumormill.cli.doctor import FAILED, OK, WARNING
 from rumormill.core.api import PeerClock
 from rumormill.log import EventLog, StoreConfig
+from rumormill.wire.keys import PeerId
 from store_samples import make_event
 
 YEAR_2026 = 1_770_000_000.0
@@ -179,14 +180,14 @@ def test_a_home_that_others_may_look_into_and_a_log_without_a_second_witness(
         ([0.1, -0.2, 0.05], OK, "as those of 3 peers, to 0.1 s"),
         ([5.0, 5.1, 0.0], WARNING, "ours is 5.0 s behind the middle of 3 peers'"),
         ([-90.0], FAILED, "ours is 90.0 s ahead of the middle of 1 peers'"),
-        ([0.0, 0.1, 0.0, -700.0], WARNING, "p3 has -700.0 s"),
+        ([0.0, 0.1, 0.0, -700.0], WARNING, f"{PeerId(b'p3')} has -700.0 s"),
     ],
 )
 def test_the_clock_is_compared_with_those_of_peers(
     ahead: list[float], state: str, text: str
 ) -> None:
     """The middle one tells whose is wrong; one liar does not."""
-    clocks = [PeerClock(f"p{number}", each, 0.05) for number, each in enumerate(ahead)]
+    clocks = [PeerClock(PeerId(b"p%d" % number), each, 0.05) for number, each in enumerate(ahead)]
     found = doctor.check_peer_clocks(clocks)
     assert found.state == state
     assert text in found.text

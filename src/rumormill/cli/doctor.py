@@ -48,6 +48,7 @@ from rumormill.node.identity import (
     load_topic_keys,
 )
 from rumormill.version import __version__
+from rumormill.wire.keys import PeerId
 from rumormill.wire.multiaddr import Multiaddr
 
 OK, WARNING, FAILED = "ok", "warning", "failure"
@@ -423,7 +424,7 @@ def check_peer_clocks(clocks: list[PeerClock]) -> Check:
         return Check("peers' clocks", WARNING, text, advice)
     if off:
         worst = max(off, key=lambda clock: abs(clock.ahead))
-        text = f"ours is as most of {len(clocks)}; {worst.id} has {worst.ahead:+,.1f} s"
+        text = f"ours is as most of {len(clocks)}; {PeerId(worst.id)} has {worst.ahead:+,.1f} s"
         return Check("peers' clocks", WARNING, text, "the clock of that machine should be set")
     text = f"ours is as those of {len(clocks)} peers, to {max(abs(ahead), doubt):.1f} s"
     return Check("peers' clocks", OK, text)

@@ -247,7 +247,7 @@ class GroupView(msgspec.Struct, frozen=True):
 class PeerClock(msgspec.Struct, frozen=True):
     """What time a peer has: by how many seconds it is ahead of ours, give or take so many."""
 
-    id: str
+    id: PeerId
     ahead: float
     within: float
 

@@ -254,7 +254,7 @@ class Client(Requesting):
     async def peer_clocks(self) -> list[PeerClock]:
         """What time connected nodes have (`Node.peer_clocks`)."""
         async with self._line() as line:
-            return await line.clocks()
+            return [replace(clock, id=PeerId(clock.id)) for clock in await line.clocks()]
 
     async def create_topic(
         self,

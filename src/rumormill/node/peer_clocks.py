@@ -76,4 +76,4 @@ async def _ask(connection: Connection, seconds: float) -> PeerClock | None:
         return None
     within = (time.monotonic() - before) / 2
     ahead = theirs - (time.time() - within)
-    return PeerClock(str(PeerId(connection.remote_peer)), ahead, within)
+    return PeerClock(PeerId(connection.remote_peer), ahead, within)
