@@ -90,9 +90,10 @@ class Flood(Sink):
         self.on_writable(stream)
 
     def on_writable(self, stream: Stream) -> None:
-        while not self.rest:
-            self.rest = self.chunk[stream.send(self.chunk) :]
-        self.rest = self.rest[stream.send(self.rest) :]
+        if stream.id not in stream.connection._streams:
+            return  # a stream that is gone takes everything
+        rest = self.rest or self.chunk
+        self.rest = rest[stream.send(rest) :]
         if not self.rest:
             asyncio.get_running_loop().call_soon(self.on_writable, stream)
 
