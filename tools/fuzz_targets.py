@@ -18,12 +18,23 @@ import msgspec
 
 from rumormill.core.errors import LocalError, PeerError
 from rumormill.daemon import control_messages, flight_messages
+from rumormill.libp2p.autonat import DialBack, decode_message, encode_message
+from rumormill.libp2p.circuit import HopMessage, StopMessage, unseal_voucher
+from rumormill.libp2p.dcutr import PunchMessage
 from rumormill.libp2p.envelope import unseal_peer_record
 from rumormill.libp2p.identify import Identify, IdentifyReader
 from rumormill.libp2p.mdns import Mdns, service_of
 from rumormill.libp2p.multistream import Initiator, Listener
 from rumormill.libp2p.noise import NoiseHandshake, NoiseSession
 from rumormill.libp2p.pnet import PrivateNetwork, PrivateSession
+from rumormill.libp2p.portmap import (
+    decode_description,
+    decode_external,
+    decode_pcp,
+    decode_pmp,
+    decode_pmp_address,
+    decode_search,
+)
 from rumormill.libp2p.upgrade import PrivateNoise, Upgrade
 from rumormill.libp2p.websocket import WebSocketSession
 from rumormill.libp2p.yamux import YamuxSession
@@ -216,6 +227,58 @@ def _all_frames(reader: FrameReader, data: bytes) -> list[bytes]:
     while reader.unread:
         found += reader.feed(b"")
     return found
+
+
+@target(HopMessage.decode, StopMessage.decode, unseal_voucher)
+def circuit(data: bytes) -> object:
+    """What is said to a relay, by one, or of one, as the first byte says."""
+    kind, rest = data[:1], data[1:]
+    if kind == b"v":
+        return unseal_voucher(rest).expires
+    message: HopMessage | StopMessage
+    if kind == b"s":
+        message = StopMessage.decode(rest)
+        assert StopMessage.decode(message.encode()) == message
+    else:
+        message = HopMessage.decode(rest)
+        assert HopMessage.decode(message.encode()) == message
+    return message.type, message.status, some(message.peer, message.limit)
+
+
+@target(decode_message, DialBack.decode)
+def autonat(data: bytes) -> object:
+    """What is said of dialling back, or the number, as the first byte says."""
+    if data[:1] == b"n":
+        number = DialBack.decode(data[1:])
+        assert DialBack.decode(number.encode()) == number
+        return None
+    body = decode_message(data[1:])
+    assert decode_message(encode_message(body)) == body
+    return type(body)
+
+
+@target(PunchMessage.decode)
+def dcutr(data: bytes) -> object:
+    """What two peers say before they dial."""
+    message = PunchMessage.decode(data)
+    assert PunchMessage.decode(message.encode()) == message
+    return message.type, len(message.addresses)
+
+
+@target(decode_pmp_address, decode_external)
+def portmap(data: bytes) -> object:
+    """What a router answers, by the protocol that the first byte names."""
+    kind, rest = data[:1], data[1:]
+    if kind in (b"p", b"n"):
+        decode_pcp(rest, bytes(12), 4001) if kind == b"p" else decode_pmp(rest, 4001)
+        return kind
+    if kind == b"a":
+        return type(decode_pmp_address(rest))
+    if kind == b"s":
+        return len(decode_search(rest, "10.0.0.1"))
+    if kind == b"d":
+        return decode_description(rest, "http://10.0.0.1:80/", "10.0.0.1").kind
+    return bool(decode_external(rest))
 
 
 @target(unseal_peer_record)

@@ -2,11 +2,14 @@
 
 import functools
 import inspect
+from collections.abc import Iterator
+from pathlib import Path
 
 import interop_install
 import pytest
 from interop_peer import Program
 
+import chromium
 from live_nodes import run
 
 LONGEST = 120.0
@@ -58,3 +61,20 @@ def pulsarcast() -> Program:
 def bridge() -> Program:
     """py-libp2p, which speaks the original's encryption."""
     return interop_install.installed(interop_install.pulsarcast_bridge)
+
+
+@pytest.fixture(scope="session")
+def browser() -> str:
+    """The browser's program; it comes from the system, not from what the tests can install."""
+    found = chromium.find_chromium()
+    if found is None:
+        pytest.skip("chromium is not installed; the page of examples/browser runs in it")
+    return found
+
+
+@pytest.fixture(scope="session")
+def page_address(browser: str) -> Iterator[str]:
+    """Where the page of `examples/browser` is served."""
+    folder: Path = interop_install.installed(interop_install.browser_page)
+    with chromium.served(folder) as address:
+        yield f"{address}/index.html"

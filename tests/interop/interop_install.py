@@ -13,18 +13,22 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from interop_peer import Program
 
+Installed = TypeVar("Installed")
+
 HERE = Path(__file__).resolve().parent
+EXAMPLE_PAGE = HERE.parents[1] / "examples" / "browser"
 
 
 class NotInstallableError(Exception):
     """Something that an environment needs is missing on this machine."""
 
 
-def installed(install: Callable[[], Program]) -> Program:
+def installed(install: Callable[[], Installed]) -> Installed:
     """Install a foreign implementation; where that cannot be done, skip, but never in CI."""
     try:
         return install()
@@ -120,6 +124,21 @@ def pulsarcast() -> Program:
     folder = _environment("pulsarcast", made_from, build)
     script = _placed(source / "peer.js", folder)
     return Program((node, str(script)), folder, dict(os.environ))
+
+
+def browser_page() -> Path:
+    """Return a folder with the browser's example page, built as its users build it."""
+    if shutil.which("npm") is None:
+        raise NotInstallableError("npm is not installed; the page is bundled with what it fetches")
+    sources = sorted(path for path in EXAMPLE_PAGE.iterdir() if path.is_file())
+
+    def build(folder: Path) -> None:
+        for source in sources:
+            shutil.copy(source, folder)
+        _run(["npm", "ci", "--no-audit", "--no-fund"], folder)
+        _run(["npm", "run", "build"], folder)
+
+    return _environment("browser", sources, build)
 
 
 def _python_program(script: Path) -> Program:

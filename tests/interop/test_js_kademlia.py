@@ -185,8 +185,9 @@ async def test_js_refuses_our_false_value(javascript: Program) -> None:
         key = content_key(cid(b"true"))
         message = KadMessage(KadType.PUT_VALUE, key, Record(key, b"false"))
         effects: list[Any] = []
-        kad._questions.ask(id_of(js), message, 0, effects)
-        ours._driver._carry_out(effects, ours._driver.now())
+        now = ours._driver.now()
+        kad._questions.ask(id_of(js), message, 0, now, effects)
+        ours._driver._carry_out(effects, now)
         await until(lambda: len(kad._questions) == 0, "no question is left")
         assert kad.closest(id_of(js)) == [id_of(js)]
         assert (await asked(ours, GetValue(key))).value is None

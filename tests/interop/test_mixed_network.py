@@ -18,8 +18,9 @@ pytestmark = pytest.mark.interop
 class Network:
     """3 js, 3 go and 4 of ours, each connected to all others; what was said in it."""
 
-    def __init__(self, stack: AsyncExitStack, folder: Path) -> None:
+    def __init__(self, stack: AsyncExitStack, folder: Path, trunk: bool) -> None:
         self.stack = stack
+        self.settings = {"trunk": trunk}
         self.folder = folder
         self.foreign: list[ForeignPeer] = []
         self.ours: list[Node] = []
@@ -33,7 +34,7 @@ class Network:
         self.foreign.append(peer)
 
     async def add_ours(self, name: str) -> Node:
-        node = Node(self.folder / name)
+        node = Node(self.folder / name, parameters=self.settings)
         await self.stack.enter_async_context(node)
         await node.subscribe(TOPIC)
         for peer in self.foreign:
@@ -65,12 +66,13 @@ class Network:
         return said
 
 
+@pytest.mark.parametrize("trunk", [False, True], ids=["plain", "with trees among ours"])
 async def test_ours_end_complete_and_others_are_not_disturbed(
-    javascript: Program, golang: Program, tmp_path: Path
+    javascript: Program, golang: Program, tmp_path: Path, trunk: bool
 ) -> None:
     """One of each kind goes in the midst of it; one of ours comes back and gets what it missed."""
     async with AsyncExitStack() as stack:
-        network = Network(stack, tmp_path)
+        network = Network(stack, tmp_path, trunk)
         for program in (javascript, golang) * 3:
             await network.add_foreign(ForeignPeer(program))
         for number in range(4):
@@ -95,6 +97,9 @@ async def test_ours_end_complete_and_others_are_not_disturbed(
             heard = {each for each in missed + last if own not in each}
             await until_received(peer, heard)
         await synced(network.ours, network.said)
+        for node in network.ours:
+            scores = [peer.score for peer in node.peers]
+            assert all(score is None or score >= 0 for score in scores), "nobody is blamed"
 
 
 def sees(node: Node, count: int) -> bool:

@@ -51,7 +51,8 @@ def test_one_origin_is_not_believed_and_two_are() -> None:
     own = OwnAddresses((), [EVERYWHERE])
     for _ in range(5):
         own.observe(observed("203.0.113.9", 50123), Origin("198.51.100.0/24", "198.51.100.1"))
-    assert "203.0.113.9" not in hosts(own)
+    own.observe(observed("203.0.113.9", 50123), Origin("198.51.7.0/24", "198.51.7.1"))
+    assert "203.0.113.9" not in hosts(own), "they are neighbours"
     own.observe(observed("203.0.113.9", 50999), Origin("192.0.2.0/24", "192.0.2.1"))
     assert "203.0.113.9" in hosts(own)
 

@@ -88,8 +88,8 @@ def test_the_client_opens_odd_streams_and_the_server_even_ones() -> None:
     assert one.send(1, b"hello") == 5
     assert frames(one.data_to_send()) == [
         (WINDOW, SYN, 1, 0),
-        (WINDOW, SYN, 3, 0),
         (DATA, 0, 1, 5),
+        (WINDOW, SYN, 3, 0),
     ]
 
 
@@ -155,7 +155,7 @@ def test_a_reset_ends_both_directions_at_once() -> None:
     session.reset(1)
     assert frames(session.data_to_send()) == [(WINDOW, RST, 1, 0)]
     assert session.receive(data(0, 1, b"late") + frame(WINDOW, 0, 1, 9)) == []
-    assert session.drops == {"unknown-stream": 2}
+    assert session.drops == {"gone-stream": 2}
     session = opened(server())
     session.send(1, b"never sent")
     assert session.receive(data(RST, 1, b"body") + data(SYN, 3, b"")) == [
@@ -316,6 +316,38 @@ def test_after_going_away_no_stream_is_opened_but_open_ones_go_on() -> None:
     assert two.receive(data(0, 1, b"go on")) == [DataReceived(1, b"go on")]
 
 
+def test_a_stream_that_is_given_up_at_once_is_not_spoken_of() -> None:
+    """Its peer would see one that was opened to be reset, as floods do."""
+    session = client()
+    session.send(session.open_stream(), b"never sent")
+    session.reset(1)
+    assert session.data_to_send() == b""
+    session.send(session.open_stream(), b"sent")
+    assert frames(session.data_to_send()) == [(WINDOW, SYN, 3, 0), (DATA, 0, 3, 4)]
+
+
+def test_what_was_under_way_when_a_stream_ended_is_not_held_against_the_peer() -> None:
+    """An answer that comes too late, or a reset that crosses the end: so much, and no more."""
+    session = client(late_frames=3, max_gone=2)
+    for _ in range(4):
+        session.open_stream()
+    session.data_to_send()
+    session.reset(1)
+    answer = frame(WINDOW, ACK, 1, 0) + data(0, 1, b"late") + frame(WINDOW, FIN, 1, 0)
+    assert session.receive(answer) == []
+    assert (session.drops, session.useless) == ({"gone-stream": 3}, 0)
+    session.receive(data(0, 1, b"and more"))
+    assert (session.drops["unknown-stream"], session.useless) == (1, 1)
+    session.end(3)
+    session.data_to_send()
+    session.receive(frame(WINDOW, FIN, 3, 0) + frame(WINDOW, RST, 3, 0))
+    assert (session.drops["gone-stream"], session.useless) == (4, 1)
+    session.receive(frame(WINDOW, RST, 3, 0))  # and nothing follows a reset
+    assert (session.drops["unknown-stream"], session.useless) == (2, 2)
+    session.receive(frame(WINDOW, RST, 5, 0) + data(0, 5, b"after it"))
+    assert (session.drops["unknown-stream"], session.useless) == (3, 4)
+
+
 # Limits
 
 
@@ -381,7 +413,7 @@ def test_cve_2022_23492_many_full_windows_cannot_fill_memory() -> None:
     assert session.receive(data(0, 9, b"one more") + data(0, 9, b"and more")) == [
         StreamReset(9, "session-full")
     ]
-    assert session.drops == {"session-full": 1, "unknown-stream": 1}
+    assert session.drops == {"session-full": 1, "gone-stream": 1}
     session.consumed(1, 256 * KIB)
     opened(session, 11)
     assert session.receive(data(0, 11, b"fits")) == [DataReceived(11, b"fits")]

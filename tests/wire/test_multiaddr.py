@@ -179,13 +179,42 @@ def test_fuzz_any_text_is_an_address_or_a_decode_error(text: str) -> None:
     [
         ("/ip4/192.0.2.1/udp/4001/quic-v1", "quic-v1"),
         ("/ip4/192.0.2.1/udp/4001/quic-v1/webtransport/certhash/uEiA", "webtransport"),
-        (f"/ip4/192.0.2.1/tcp/4001/p2p/{PEER}/p2p-circuit", "p2p-circuit"),
     ],
 )
 def test_a_transport_that_is_not_spoken_is_named(text: str, transport: str) -> None:
     """Such a ticket is no nonsense: the error says what is missing, and what to ask for."""
     with pytest.raises(DecodeError, match=f"unsupported transport {transport}; .*TCP"):
         Multiaddr.parse(text)
+
+
+def test_a_relay_leads_to_a_peer() -> None:
+    """The number is that of the multicodec table; where to dial is the relay's port."""
+    text = f"/ip4/192.0.2.1/tcp/4001/p2p/{PEER}/p2p-circuit"
+    address = Multiaddr.parse(text)
+    assert str(address) == text
+    assert address.encode().endswith(bytes.fromhex("a202"))
+    assert address.peer_id is None
+    through = Endpoint("192.0.2.1", 4001, relay=bytes(PEER))
+    assert address.endpoint == through
+    assert Multiaddr.parse(f"{text}/p2p/{PEER}").endpoint == through
+    assert Multiaddr.parse(f"{text}/p2p/{PEER}").peer_id == PEER
+    assert Multiaddr.tcp("192.0.2.1", 4001, relay=bytes(PEER)) == address
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/p2p-circuit",
+        f"/p2p-circuit/p2p/{PEER}",
+        f"/p2p/{PEER}/p2p-circuit",
+        "/ip4/192.0.2.1/tcp/4001/p2p-circuit",
+        f"/ip4/192.0.2.1/tcp/4001/p2p/{PEER}/p2p-circuit/p2p-circuit",
+        f"/ip4/192.0.2.1/tcp/4001/p2p/{PEER}/p2p-circuit/p2p/{PEER}/p2p-circuit",
+    ],
+)
+def test_a_circuit_without_a_relay_or_with_two_is_nowhere_to_dial(text: str) -> None:
+    """It is an address all the same."""
+    assert Multiaddr.parse(text).endpoint is None
 
 
 @pytest.mark.parametrize(

@@ -202,7 +202,7 @@ class TestGeneratedModules:
             ],
             "DeliverMessage": ["via"],
             "DropRPC": ["reason"],
-            "RPCMeta": ["size", "dataSize", "operations"],
+            "RPCMeta": ["size", "dataSize", "operations", "cause"],
         }
         for name, added in ours.items():
             message = event.nested_types_by_name[name] if name else event

@@ -98,9 +98,11 @@ class AddressBook:
         table[peer] = value
 
     def endpoints(self, peer: PeerId) -> list[Endpoint]:
-        """Where to try a peer: what the user said, what the peer said, what others said."""
+        """Where to try a peer: what the user said, what the peer said, what others said; through
+        relays after all that."""
         given, learnt = self._given.get(peer, ()), self._learnt.get(peer, ())
-        return list(dict.fromkeys([*given, *learnt, *self._hinted.get(peer, ())]))
+        found = dict.fromkeys([*given, *learnt, *self._hinted.get(peer, ())])
+        return sorted(found, key=lambda endpoint: bool(endpoint.relay))
 
 
 def endpoints_among(addresses: Iterable[bytes]) -> list[Endpoint]:
@@ -141,4 +143,5 @@ def _nearness(host: str) -> int:
 def encoded(endpoint: Endpoint) -> bytes:
     """An endpoint as a binary multiaddr."""
     at = endpoint
-    return Multiaddr.tcp(at.host, at.port, way=at.way, version=at.version).encode()
+    found = Multiaddr.tcp(at.host, at.port, way=at.way, version=at.version, relay=at.relay)
+    return found.encode()

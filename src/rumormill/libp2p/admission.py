@@ -22,6 +22,7 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from rumormill.core.ids import PeerId
+from rumormill.wire import keys
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -59,6 +60,12 @@ def origin_of(host: str) -> Origin:
     if isinstance(address, IPv6Address):
         return Origin(f"{IPv6Address(int(address) >> 80 << 80)}/48", text)
     return Origin(f"{IPv4Address(int(address) >> 8 << 8)}/24", text)
+
+
+def relayed(relay: PeerId) -> Origin:
+    """The origin of all that comes through a relay: they share places, and nobody else's faults."""
+    name = f"by {keys.PeerId(relay)}"
+    return Origin(name, name)
 
 
 class Places(Generic[Key]):

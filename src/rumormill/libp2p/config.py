@@ -74,6 +74,28 @@ class ConnectionConfig(Config, frozen=True, kw_only=True):
     max_waiting_dials: int = 1024
     """Peers that wait to be dialled because messages or questions for them do."""
 
+    relay_places: int = 128
+    """Reservations that a relay gives at most. go: 128."""
+
+    relay_places_per_group: int = 8
+    """Of those, to one group of addresses (an IPv4 /24, an IPv6 /48). go: 8 to an address."""
+
+    relay_place_seconds: float = 3600.0
+    """Seconds for which a reservation holds, unless it is renewed. go: an hour."""
+
+    relay_circuits_per_peer: int = 32
+    """Circuits that one peer may have through a relay. go: 16; a node of ours has a dozen links."""
+
+    relay_circuit_bytes: int = 128 << 10
+    """Bytes that strangers' circuits carry in each direction. go and js: 128 KiB."""
+
+    relay_circuit_seconds: float = 120.0
+    """Seconds after which strangers' circuits end. go and js: 2 minutes."""
+
+    relay_friends: tuple[str, ...] = ()
+    """The ids of peers whose circuits a relay does not limit; `*` for everybody. Those of a private
+    network and of `allow_peers` are never strangers."""
+
     shutdown_timeout: float = 5.0
     """Seconds that a graceful shutdown spends on emptying queues."""
 
@@ -87,6 +109,7 @@ class ConnectionConfig(Config, frozen=True, kw_only=True):
         require(not nobody, "allow_peers", "names nobody; leave it out to allow everybody")
         peer_ids("allow_peers", self.allow_peers or ())
         peer_ids("deny_peers", self.deny_peers)
+        Friends(self, private=False)
 
 
 def peer_ids(key: str, texts: Iterable[str]) -> frozenset[PeerId]:
@@ -111,3 +134,16 @@ class PeerLists:
         if peer in self._denied:
             return DENIED
         return NOT_ALLOWED if self._allowed is not None and peer not in self._allowed else ""
+
+
+class Friends:
+    """Whom a relay does not limit."""
+
+    def __init__(self, config: ConnectionConfig, private: bool) -> None:
+        self._all = private or config.allow_peers is not None or "*" in config.relay_friends
+        named = [each for each in config.relay_friends if each != "*"]
+        self._named = peer_ids("relay_friends", named)
+
+    def has(self, peer: PeerId) -> bool:
+        """Whether a peer is one."""
+        return self._all or peer in self._named

@@ -15,12 +15,13 @@ buffer is full, bytes stay in the bounded queues of yamux, and from there push b
 import asyncio
 import secrets
 import socket
-from collections.abc import Callable, Container
+from collections.abc import Container
 from typing import Any, Final, Protocol, cast
 
 from rumormill.core.errors import LocalError, PeerError
 from rumormill.libp2p import yamux_types
-from rumormill.libp2p.admission import Origin, origin_of
+from rumormill.libp2p.admission import Origin, origin_of, relayed
+from rumormill.libp2p.closing import let_go
 from rumormill.libp2p.config import ConnectionConfig
 from rumormill.libp2p.multistream import Initiator, Listener
 from rumormill.libp2p.noise import NoiseSession
@@ -39,7 +40,6 @@ _BAD_STREAM = 50.0
 _BAD_CONNECTION = 250.0
 """What the owner is told of frames that bring nothing, by so many, and of a stream or a whole
 connection that broke a rule: the numbers say how these weigh against one refusal (1)."""
-_POLL = 0.005
 _NO_EVENTS: Final[list[Event]] = []
 _WRITE_CHUNK = 256 * 1024
 _HIGH_WATER = 512 * 1024
@@ -71,8 +71,12 @@ class _Owner(Protocol):
     def on_lost(self, connection: "Connection") -> None: ...
 
 
-class Connection(asyncio.Protocol):
-    """One connection to one peer; it ends when the peer ends its half, as asyncio has it."""
+class Connection(asyncio.BufferedProtocol, asyncio.Protocol):
+    """One connection to one peer; it ends when the peer ends its half, as asyncio has it.
+
+    A socket is read into a buffer that all connections of a node share; other ways call
+    `data_received`.
+    """
 
     def __init__(
         self, owner: _Owner, *, outbound: bool, expected_peer: PeerId | None = None
@@ -81,6 +85,12 @@ class Connection(asyncio.Protocol):
         self.remote_peer: bytes = b""
         self.remote_address = ""
         self.origin = Origin("", "")
+        self.relay = b""
+        """The id of the relay through which it goes; empty for one that goes straight there."""
+        self.limited = False
+        """Whether that relay carries no more than so much of it, or no longer than so long."""
+        self.punched = False
+        """Whether both sides had to dial at the same moment for it."""
         self.session = YamuxSession(client=outbound)
         self.closed_because: str | None = None
         self.spoken: frozenset[str] | None = None
@@ -99,8 +109,7 @@ class Connection(asyncio.Protocol):
         self.awake = False
         """Whether what waits to be sent is about to be."""
         self.turn = Turn()
-        self._owner = owner
-        self._loop = asyncio.get_running_loop()
+        self._owner, self._loop = owner, asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._noise: NoiseSession | PrivateNoise | None = None
         self._streams: dict[int, Stream] = {}
@@ -140,13 +149,21 @@ class Connection(asyncio.Protocol):
         peername = transport.get_extra_info("peername")
         if peername:
             host, way = peername[0].partition("%")[0], transport.get_extra_info("way") or Way.PLAIN
-            self.remote_address = str(Multiaddr.tcp(host, peername[1], way=way))
-            self.origin = origin_of(host)
+            self.remote_address = str(Multiaddr.tcp(host, peername[1], way=way, relay=self.relay))
+            self.origin = relayed(self.relay) if self.relay else origin_of(host)
         if not self._owner.admit(self):
             return
         timeout = self._owner.config.upgrade_timeout
         self._deadline = self._loop.call_later(timeout, self._give_up, "upgrade")
         transport.write(self._upgrade.data_to_send())
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the socket is read to."""
+        return self._owner.turns.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take so many bytes out of the buffer, before another connection reads into it."""
+        self.data_received(bytes(self._owner.turns.buffer[:nbytes]))
 
     def data_received(self, data: bytes) -> None:
         """Take bytes from the socket through the layers."""
@@ -286,6 +303,8 @@ class Connection(asyncio.Protocol):
 
     def _give_up_negotiation(self, stream: Stream) -> None:
         self._owner.count("negotiation-timeout")
+        if stream.handler is None:
+            self._owner.blame(self.remote_peer, "negotiation-timeout")
         self.drop_stream(stream, "negotiation timeout")
 
     def _give(self, stream: Stream, data: bytes) -> None:
@@ -454,24 +473,13 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def _let_go(self, *, orderly: bool) -> None:
-        """Close the socket, by force if the peer does not read what it was sent last.
-
-        Closing a socket that has unread bytes makes the kernel throw away what the peer has not
-        read yet. So an orderly end closes our half only, and waits for the peer's.
-        """
+        """Close the socket, by force if the peer does not read what it was sent last."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        self._deadline = self._loop.call_later(self._owner.config.close_timeout, transport.abort)
-        try:
-            if orderly and transport.can_write_eof():
-                transport.write_eof()
-                if self._behind:
-                    transport.resume_reading()
-                return
-        except OSError:  # the peer was quicker, and the socket is no longer connected
-            pass
-        transport.close()
+        if orderly and self._behind:
+            transport.resume_reading()
+        self._deadline = let_go(transport, orderly=orderly, within=self._owner.config.close_timeout)
 
     def _end(self, reason: str) -> None:
         if self.closed_because is not None:
@@ -490,11 +498,3 @@ class Connection(asyncio.Protocol):
             if stream.handler is not None:
                 stream.handler.on_close(stream, reason)
         self._owner.on_closed(self)
-
-
-async def until(condition: Callable[[], bool], seconds: float) -> None:
-    """Wait for a condition that nobody announces, but not longer than so many seconds."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + seconds
-    while not condition() and loop.time() < deadline:  # noqa: ASYNC110 (nobody announces it)
-        await asyncio.sleep(_POLL)

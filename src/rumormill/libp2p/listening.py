@@ -43,6 +43,9 @@ class Listening:
         self.addresses: list[Multiaddr] = []
         """Where we listen."""
         self._sockets: dict[socket.socket, asyncio.Task[None]] = {}
+        self.expected: dict[str, Callable[[], asyncio.Protocol]] = {}
+        """Hosts from which a connection is awaited that is not as others are, and what is made."""
+        self._plain: list[socket.socket] = []
         self._securing: dict[asyncio.Task[None], None] = {}
         """Handshakes of TLS that are not done."""
 
@@ -55,6 +58,8 @@ class Listening:
                 listener = socket.create_server(address[:2], family=family)
                 bound, number = listener.getsockname()[:2]
                 self.addresses.append(Multiaddr.tcp(bound, number, way=layer.way))
+                if layer is PLAIN:
+                    self._plain.append(listener)
                 self.take_from(listener, layer)
         except OSError as error:
             where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -65,6 +70,30 @@ class Listening:
         listener.listen(_BACKLOG)
         listener.setblocking(False)
         self._sockets[listener] = asyncio.ensure_future(self._accept(listener, layer))
+
+    def bound(self, *, six: bool) -> socket.socket | None:
+        """A socket to dial from the port on which we listen; None where that cannot be.
+
+        The port is shared for this moment alone: who does not ask for that cannot listen there, so
+        that two nodes are not started at one port.
+        """
+        family = socket.AF_INET6 if six else socket.AF_INET
+        for listener in self._plain:
+            if listener.family == family:
+                made = socket.socket(family, socket.SOCK_STREAM)
+                made.setblocking(False)
+                try:
+                    for each in (made, listener):
+                        each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+                    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    made.bind(listener.getsockname())
+                except OSError:
+                    made.close()
+                else:
+                    return made
+                finally:
+                    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 0)
+        return None
 
     async def close(self) -> None:
         """Take none any more."""
@@ -84,7 +113,7 @@ class Listening:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                accepted, _ = listener.accept()
+                accepted, address = listener.accept()
             except BlockingIOError:
                 await _readable(listener)
                 continue
@@ -96,7 +125,9 @@ class Listening:
                 continue
             if layer.tls is None:
                 try:
-                    await loop.connect_accepted_socket(partial(self._made, layer), accepted)
+                    host = address[0] if address else ""  # a socket in a file names nobody
+                    make = self.expected.get(host) or partial(self._made, layer)
+                    await loop.connect_accepted_socket(make, accepted)
                 except OSError:
                     accepted.close()
             elif len(self._securing) >= _MAX_SECURING:

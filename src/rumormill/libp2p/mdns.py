@@ -183,7 +183,9 @@ class Mdns:
                     continue
                 peer, at = bytes(address.peer_id), address.endpoint
                 places = found.setdefault(peer, {})
-                if at is not None and at.host == sender and len(places) < _MAX_ADDRESSES:
+                if at is None or at.relay or at.host != sender:
+                    continue
+                if len(places) < _MAX_ADDRESSES:
                     places[Multiaddr.tcp(at.host, at.port, way=at.way).encode()] = None
         found.pop(self._peer, None)
         if not all(found.values()):

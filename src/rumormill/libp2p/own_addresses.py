@@ -10,7 +10,7 @@ named it, since each of them could send everybody's dials elsewhere.
 import contextlib
 import socket
 from collections.abc import Iterable, Sequence
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from typing import Final
 
 from rumormill.core.errors import DecodeError
@@ -20,10 +20,11 @@ from rumormill.libp2p.links import links
 from rumormill.wire.multiaddr import Multiaddr
 
 _WITNESSES: Final = 2
-"""Origins that must agree. Our choice, as in libp2p's own implementations: few, because a node that
+"""Regions (an IPv4 /16, an IPv6 /32) whose peers must agree. Our choice: few, because a node that
 has two honest peers should be told where it is."""
 _MAX_OBSERVED: Final = 16
 _MAX_TOLD: Final = 8
+_MAX_RELAYED: Final = 4
 
 
 class OwnAddresses:
@@ -37,6 +38,12 @@ class OwnAddresses:
         """Hosts at which our connections end: the machine may have several."""
         self._observed: dict[str, dict[str, None]] = {}
         """Hosts under which peers see us, and where those are."""
+        self.mapped: list[Multiaddr] = []
+        """Ports of our router that lead here, as it says."""
+        self.proven: list[Multiaddr] = []
+        """Where peers have reached us that were asked to try."""
+        self.relayed: list[Multiaddr] = []
+        """Where relays take what is for us."""
 
     def note(self, host: str) -> None:
         """Take note of where a connection of ours ends."""
@@ -54,15 +61,32 @@ class OwnAddresses:
             if len(self._observed) >= _MAX_OBSERVED:  # what was said longest ago
                 del self._observed[next(iter(self._observed))]
             if len(witnesses) < _WITNESSES:
-                witnesses[observer.group] = None
+                witnesses[_region(observer)] = None
             self._observed[host] = witnesses
 
     def all(self) -> list[Multiaddr]:
         """The addresses, best first; few, since others try one after another."""
+        return [*self.direct(), *self.relayed[:_MAX_RELAYED]]
+
+    def direct(self) -> list[Multiaddr]:
+        """Those at which no relay stands."""
         if self._announced:
             return list(self._announced[:_MAX_TOLD])
         believed = [host for host, said in self._observed.items() if len(said) >= _WITNESSES]
-        return expanded(self._listening, [*self._own, *believed])[:_MAX_TOLD]
+        found = [*self.proven, *self.mapped, *expanded(self._listening, [*self._own, *believed])]
+        return list(dict.fromkeys(found))[:_MAX_TOLD]
+
+    def sure(self) -> list[Multiaddr]:
+        """Those that somebody vouches for: our configuration, peers that tried, or the router."""
+        return list(self._announced) or [*self.proven, *self.mapped]
+
+    def supposed(self) -> list[Multiaddr]:
+        """Where we may be, as single peers say: worth a try, and told to nobody before."""
+        return [] if self._announced else expanded(self._listening, self._observed)
+
+    def observed(self) -> list[str]:
+        """The hosts under which peers see us."""
+        return list(self._observed)
 
 
 def expanded(addresses: Iterable[Multiaddr], known: Iterable[str] = ()) -> list[Multiaddr]:
@@ -92,6 +116,15 @@ def _machine_hosts(six: bool) -> list[str]:
         probe.connect((other, 9))  # a datagram socket sends nothing for this
         return [probe.getsockname()[0]]
     return ([] if six else [str(link.ip) for link in links()]) or [loopback]
+
+
+def _region(origin: Origin) -> str:
+    """Where a witness is: in a larger part of the internet than one party can well have."""
+    try:
+        address = ip_address(origin.address)
+    except ValueError:
+        return origin.group
+    return str(ip_network((address, 16 if address.version == 4 else 32), strict=False))
 
 
 def _is_elsewhere(host: str) -> bool:

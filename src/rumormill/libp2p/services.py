@@ -48,12 +48,13 @@ class Description:
         if self._sealed is None or self._sealed[0] != addresses:
             # Signed once: a peer that asks and asks must not have us sign and sign.
             self._sealed = addresses, seal_peer_record(self._key, self._now(), addresses)
-        observed = Multiaddr.parse(stream.connection.remote_address)
+        seen = Multiaddr.parse(stream.connection.remote_address)
+        relayed = seen.endpoint is not None and seen.endpoint.relay
         return Identify(
             public_key=self._key.public_key.encoded,
             listen_addresses=addresses,
             protocols=tuple(self._node.services),
-            observed_address=observed.encode(),
+            observed_address=None if relayed else seen.encode(),
             protocol_version=_PROTOCOL_VERSION,
             agent_version=_AGENT,
             signed_peer_record=self._sealed[1],

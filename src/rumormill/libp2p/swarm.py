@@ -14,29 +14,32 @@ peers meet again from the start.
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
-from rumormill.core.errors import LocalError, PeerError
+from rumormill.core.errors import LocalError
 from rumormill.core.ids import PeerId
 from rumormill.libp2p.address_book import (
     MAX_HINTS,
-    AddressBook,
+    WILDCARDS,
     credible,
     encoded,
     endpoints_among,
     placed,
 )
-from rumormill.libp2p.admission import Bans, Conduct, Places, origin_of
+from rumormill.libp2p.admission import Conduct, Places, origin_of
+from rumormill.libp2p.circuit import HOP, STOP
+from rumormill.libp2p.circuits import Circuits
+from rumormill.libp2p.closing import until
 from rumormill.libp2p.config import ConnectionConfig, PeerLists
-from rumormill.libp2p.connection import RETIRED, Connection, until
+from rumormill.libp2p.connection import RETIRED, Connection
+from rumormill.libp2p.dialling import Dialling
 from rumormill.libp2p.identify import IDENTIFY, IDENTIFY_PUSH, Identify
 from rumormill.libp2p.listening import Listening
 from rumormill.libp2p.own_addresses import OwnAddresses
 from rumormill.libp2p.pnet import WRONG_NETWORK, PrivateNetwork
-from rumormill.libp2p.racing import race, why
 from rumormill.libp2p.services import (
     PING,
     AnswerIdentify,
@@ -45,18 +48,20 @@ from rumormill.libp2p.services import (
     ReadIdentify,
 )
 from rumormill.libp2p.stream import Stream, StreamHandler
-from rumormill.libp2p.transports import dial, layer_of
+from rumormill.libp2p.transports import layer_of
 from rumormill.libp2p.turns import Turns
 from rumormill.wire import keys
 from rumormill.wire.multiaddr import Endpoint, Multiaddr
 
 MAX_STREAMS_PER_PROTOCOL: Final = 16
-"""Inbound streams of one kind (identify, ping, ...) on one connection. Our choice: more than any
-peer needs at a time, and too few to be a burden."""
+"""Inbound streams of one kind (identify, ping, ...) on one connection: more than a peer needs."""
+MAX_CIRCUITS: Final = 64
+"""Likewise of those that become connections with others, through one relay: a few times the links
+that a node keeps."""
 BANNED: Final = "banned"
 
 
-class Swarm:
+class Swarm(Dialling):
     """The connections of one node."""
 
     def __init__(
@@ -66,26 +71,26 @@ class Swarm:
         network: PrivateNetwork | None = None,
         announced: Sequence[Multiaddr] = (),
     ) -> None:
+        super().__init__(config)
         self.key = key
         self.id: PeerId = bytes(key.peer_id)
         self.config = config
         self.network = network
         self.turns = Turns()
         self._lists = PeerLists(config)
-        self.book = AddressBook()
-        self.connections: dict[PeerId, Connection] = {}
         self.spares: dict[PeerId, Connection] = {}
         """Second connections, one per peer at most, dialled in the other direction."""
         self._retired: dict[PeerId, Connection] = {}
-        self.counts: Counter[str] = Counter()
-        """What peers were refused or cut off for, by reason."""
+        self.dialling_back: dict[PeerId, None] = {}
+        """Peers that we have asked to dial us: js and rust do so as themselves, and such a call
+        takes nobody's place."""
         self.on_peer: Callable[[Connection], None] = lambda _: None
+        self.on_relayed: Callable[[Connection], None] = lambda _: None
         self.on_peer_gone: Callable[[PeerId, str], None] = lambda *_: None
-        self.on_unreached: Callable[[PeerId, str], None] = lambda *_: None
         self.on_excluded: Callable[[PeerId, str], None] = lambda *_: None
-        self.listening = Listening(lambda: Connection(self, outbound=False), self.count)
-        self._own = OwnAddresses(announced, self.listening.addresses)
-        describe = Description(key, self, time.time_ns)
+        self.listening = Listening(self.new_connection, self.count)
+        self.own = OwnAddresses(announced, self.listening.addresses)
+        self._describe = describe = Description(key, self, time.time_ns)
         self.services: dict[str, Callable[[Connection, Stream], StreamHandler | None]] = {
             IDENTIFY: lambda *_: AnswerIdentify(describe),
             IDENTIFY_PUSH: lambda *_: ReadIdentify(self._learn, self.count),
@@ -95,14 +100,12 @@ class Swarm:
         self._all: dict[Connection, None] = {}
         self._upgrading: Places[Connection] = Places(config.max_pending_upgrades)
         """Connections that others made and whose handshake is not done."""
-        self._places: Places[Connection] = Places(config.max_connections)
         self._conduct = Conduct()
-        self._bans = Bans()
-        self._dialling: dict[PeerId, asyncio.Task[Connection]] = {}
-        self._wanted: dict[PeerId, None] = {}
-        self._tasks: dict[asyncio.Task[Any], None] = {}
-        self._redialling: dict[PeerId, None] = {}
-        self._closing = False
+        self.circuits = Circuits(self)
+        self.services[STOP] = self.circuits.serve
+        self.keepers: list[Callable[[PeerId], bool]] = []
+        """Who knows of peers whose connections are to stay: relays, and those who rely on us."""
+        self.on_gone: list[Callable[[PeerId], None]] = []
         self.has_queued: Callable[[], bool] = lambda: False
         """Whether a protocol has something to send that no connection has taken yet."""
 
@@ -122,6 +125,11 @@ class Swarm:
 
     # Listening.
 
+    def new_connection(self, expected_peer: PeerId | None = None) -> Connection:
+        """Make a connection that we dial, to the peer that is expected; without one, that comes."""
+        expected = None if expected_peer is None else keys.PeerId(expected_peer)
+        return Connection(self, outbound=expected is not None, expected_peer=expected)
+
     async def listen(self, at: Endpoint) -> None:
         """Accept connections at a TCP address."""
         layer = layer_of(at.way, self.config.tls_certificate, self.config.tls_key)
@@ -130,7 +138,7 @@ class Swarm:
     @property
     def own_addresses(self) -> list[Multiaddr]:
         """Where this node can be reached, as addresses without peer id."""
-        return self._own.all()
+        return self.own.all()
 
     def admit(self, connection: Connection) -> bool:
         """Count a new connection in, or close it when its origin has too many or is kept out."""
@@ -170,7 +178,10 @@ class Swarm:
         if self._places.full:
             crowd = self._places.candidates(connection.origin, ties=connection.outbound)
             going = [
-                each for each in crowd if not each.outbound and each.remote_peer not in self._wanted
+                each
+                for each in crowd
+                if not (each.outbound or each.remote_peer in self._wanted)
+                and not self.keeps(each.remote_peer)
             ]
             if not going:
                 return "too-many-connections"
@@ -226,19 +237,25 @@ class Swarm:
             connection.close(refusal)
             return
         other = self.connections.get(peer)
-        if other is not None:
+        if other is not None and peer in self.dialling_back and not connection.outbound:
+            self._retire(connection)
+            return
+        if other is not None and not (other.relay and not connection.relay):
             self.count("duplicate-connection")
-            if connection.outbound != other.outbound:
+            if connection.outbound != other.outbound or (connection.relay and not other.relay):
                 older, self.spares[peer] = self.spares.get(peer), connection
                 if older is not None:
                     older.close("duplicate connection")
                 return
         self.connections[peer] = connection
-        self._own.note(connection.local_host)
-        if other is not None:  # most likely dead on the other side, which dialled again
+        self.own.note(connection.local_host)
+        if other is not None:
+            # It is relayed, or most likely dead on the other side, which dialled again.
             self._retire(other)
         connection.open_stream((IDENTIFY,), ReadIdentify(self._learn, self.count))
         self.on_peer(connection)
+        if connection.relay and not connection.outbound:
+            self.on_relayed(connection)
 
     def _excluded(self, peer: PeerId) -> str:
         """Why the lists exclude a peer, counted and told; nothing when they do not."""
@@ -270,7 +287,7 @@ class Swarm:
                 del self._retired[peer]
         elif self.spares.get(peer) is connection:
             del self.spares[peer]
-            if connection.ended_in_use and peer in self.connections:
+            if connection.ended_in_use and not connection.relay and peer in self.connections:
                 self.connections[peer].close("the peer's other connection is gone")
         elif self.connections.get(peer) is connection:
             del self.connections[peer]
@@ -278,6 +295,8 @@ class Swarm:
             if spare is not None:
                 spare.close("the peer's other connection is gone")
             self.on_peer_gone(peer, connection.closed_because or "closed")
+            for tell in self.on_gone:
+                tell(peer)
             if peer in self._wanted and not self._closing and peer not in self._redialling:
                 self._redialling[peer] = None
                 self.spawn(self._redial(peer))
@@ -288,143 +307,12 @@ class Swarm:
 
     def serve(self, connection: Connection, stream: Stream) -> StreamHandler | None:
         """Find the handler of a stream that a peer opened; None when it has too many."""
-        if connection.streams_of(stream.protocol) > MAX_STREAMS_PER_PROTOCOL:
+        most = MAX_CIRCUITS if stream.protocol in (HOP, STOP) else MAX_STREAMS_PER_PROTOCOL
+        if connection.streams_of(stream.protocol) > most:
             self.count("too-many-streams")
             self.blame(connection.remote_peer, "too-many-streams")
             return None
         return self.services[stream.protocol](connection, stream)
-
-    # Dialling.
-
-    async def connect(self, ticket: Sequence[Multiaddr], *, keep: bool = True) -> PeerId:
-        """Dial the peers of a ticket; return the first that is reached, while the others are still
-        dialled. With `keep`, they are dialled again whenever their connections are lost."""
-        peers = self.book.give_all(ticket)
-        if keep:
-            self._wanted.update(dict.fromkeys(peers))
-        reached = await race([partial(self._reach, peer) for peer in peers])
-        if isinstance(reached, list):
-            raise LocalError("; ".join(reached))
-        return reached
-
-    async def _reach(self, peer: PeerId) -> PeerId | str:
-        try:
-            await self.dial(peer)
-        except LocalError as error:
-            return str(error)
-        return peer
-
-    def dial_record(self, peer: PeerId, record: bytes) -> str:
-        """Dial a peer in the background, with the addresses of a signed record if there is one.
-
-        Return why not, when it cannot even be tried; `on_unreached` tells of what fails later.
-        """
-        if record:
-            try:
-                self.book.learn_record(peer, record)
-            except PeerError as error:
-                self.count(error.reason)
-                return error.reason
-        if len(self._dialling) >= self.config.max_pending_dials:
-            self.count("too-many-dials")
-            return "too many dials"
-        self.spawn(self._dial_quietly(peer, self.on_unreached))
-        return ""
-
-    async def dial(self, peer: PeerId, *, transient: bool = False) -> Connection:
-        """Return the connection to a peer, dialling where there is none.
-
-        A transient one is closed when nothing passes over it; it lasts once anybody asks for it
-        without that.
-        """
-        connection = self.connections.get(peer)
-        if connection is None:
-            if excluded := self._excluded(peer):
-                raise LocalError(f"{keys.PeerId(peer)} is not dialled: {excluded}")
-            task = self._dialling.get(peer)
-            if task is None:
-                dialling = self._dial(peer, transient=transient)
-                task = self._dialling[peer] = asyncio.ensure_future(dialling)
-                task.add_done_callback(lambda done: self._on_dialled(peer, done))
-            connection = await asyncio.shield(task)
-        connection.transient &= transient
-        return connection
-
-    def _on_dialled(self, peer: PeerId, task: asyncio.Task[Connection]) -> None:
-        self._dialling.pop(peer, None)
-        if not task.cancelled():
-            task.exception()  # whoever waited for it may be gone
-
-    async def _dial(self, peer: PeerId, *, transient: bool = False) -> Connection:
-        endpoints = self.book.endpoints(peer)
-        if not endpoints:
-            raise LocalError(f"no address is known of {keys.PeerId(peer)}")
-        self._make_room()
-        banned, now = self._bans.is_banned, self._now()
-        admitted = [each for each in endpoints if not banned(origin_of(each.host).group, now)]
-        if banned(peer, now) or not admitted:
-            raise LocalError(f"{keys.PeerId(peer)} was cut off, and is not dialled for a while")
-        found = await race([partial(self._dial_at, peer, endpoint) for endpoint in admitted])
-        if not isinstance(found, list):
-            found.transient = transient
-            return self.connections.get(peer, found)
-        if peer in self.connections:  # it dialled us meanwhile
-            return self.connections[peer]
-        raise LocalError(f"cannot reach {keys.PeerId(peer)}: {'; '.join(found)}")
-
-    async def _dial_at(self, peer: PeerId, at: Endpoint) -> Connection | str:
-        """Dial a peer at one address; return the connection when it is ready, or why it is not."""
-        connection = Connection(self, outbound=True, expected_peer=keys.PeerId(peer))
-        try:
-            async with asyncio.timeout(self.config.dial_timeout):
-                await dial(at, connection)
-                await connection.ready_or_failed
-                return connection
-        except (OSError, LocalError, TimeoutError) as error:
-            reason = f"{at}: {why(error)}"
-            if self.network is not None and isinstance(error, LocalError | TimeoutError):
-                reason += "; does it have the key of this private network?"
-            return reason
-        except asyncio.CancelledError:
-            if self.connections.get(peer) is not connection:
-                connection.abort("another address was faster")
-            raise
-
-    def _make_room(self) -> None:
-        """Close the transient connection that was idle longest, before all places are taken."""
-        if len(self._places) >= self.config.max_connections * 3 // 4:
-            each = self.connections.values()
-            idle = [one for one in each if one.transient and not one.active]
-            if idle:
-                min(idle, key=lambda one: one.last_used).close("making room")
-
-    async def _dial_quietly(
-        self, peer: PeerId, failed: Callable[[PeerId, str], None] = lambda *_: None
-    ) -> None:
-        if isinstance(reason := await self._reach(peer), str):
-            self.count("dial-failed")
-            failed(peer, reason)
-
-    async def _redial(self, peer: PeerId) -> None:
-        """Dial a wanted peer until it is back and stays for a pause, each twice as long."""
-        delay = self.config.redial_delay_first
-        try:
-            await asyncio.sleep(delay)
-            while peer in self._wanted and not self._closing and peer not in self.connections:
-                await self._dial_quietly(peer)
-                delay = min(delay * 2, self.config.redial_delay_longest)
-                await asyncio.sleep(delay)
-        finally:
-            self._redialling.pop(peer, None)
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run something in the background until the swarm closes; nothing is begun then."""
-        if self._closing:
-            work.close()
-            return
-        task = asyncio.ensure_future(work)
-        self._tasks[task] = None
-        task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
     # identify.
 
@@ -435,10 +323,24 @@ class Swarm:
         stream.connection.spoken = frozenset(said.protocols) or stream.connection.spoken
         at = Multiaddr.parse(stream.connection.remote_address).endpoint
         assert at is not None
-        self._own.observe(said.observed_address, origin_of(at.host))
-        self.book.learn(peer, placed(endpoints_among(said.listen_addresses), at.host))
+        endpoints = endpoints_among(said.listen_addresses)
+        if not at.relay:  # whose address is not the peer's, and who sees us not as others do
+            self.own.observe(said.observed_address, origin_of(at.host))
+            endpoints = placed(endpoints, at.host)
+        self.book.learn(peer, [each for each in endpoints if each.host not in WILDCARDS])
         if record is not None and said.signed_peer_record is not None:
             self.book.keep_record(peer, said.signed_peer_record)
+
+    def tell_addresses(self) -> None:
+        """Tell those who are connected that we are reached elsewhere now."""
+        for connection in self.connections.values():
+            if IDENTIFY_PUSH in (connection.spoken or ()):
+                with suppress(LocalError):  # it is going, or has too many streams
+                    connection.open_stream((IDENTIFY_PUSH,), AnswerIdentify(self._describe))
+
+    def keeps(self, peer: PeerId) -> bool:
+        """Whether the connection with a peer is to stay, whoever else has a use for it."""
+        return any(keeps(peer) for keeps in self.keepers)
 
     def take_hint(self, peer: PeerId, encoded: Sequence[bytes], informant: PeerId = b"") -> None:
         """Remember where a peer may be, as another says or, without one, the configuration."""
@@ -463,7 +365,7 @@ class Swarm:
             await asyncio.sleep(interval)
             now = asyncio.get_running_loop().time()
             for connection in [*self.connections.values(), *self.spares.values()]:
-                if self._is_used(connection):
+                if self._is_used(connection) or self.keeps(connection.remote_peer):
                     connection.last_used = now
                 elif now - connection.last_used > self.config.idle_timeout:
                     connection.close("idle")

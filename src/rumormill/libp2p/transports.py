@@ -25,8 +25,16 @@ _MAX_UNREAD: Final = 1 << 20
 """Bytes of pongs and closings that wait for a peer that does not read."""
 
 
-async def dial(endpoint: Endpoint, connection: Connection) -> None:
-    """Connect a socket to an endpoint, for a connection; OSError or LocalError if it fails."""
+async def dial(
+    endpoint: Endpoint, connection: Connection, bound: socket.socket | None = None
+) -> None:
+    """Connect a socket to an endpoint, for a connection; OSError or LocalError if it fails.
+
+    To dial from a port, give a socket that is bound to it; then the host must be an address.
+    """
+    if bound is not None:
+        await _dial_from(bound, endpoint, connection)
+        return
     made: asyncio.Protocol = connection
     tls = None
     if endpoint.way is not Way.PLAIN:
@@ -37,6 +45,16 @@ async def dial(endpoint: Endpoint, connection: Connection) -> None:
     await asyncio.get_running_loop().create_connection(
         lambda: made, endpoint.host, endpoint.port, ssl=tls, family=_FAMILIES[endpoint.version]
     )
+
+
+async def _dial_from(bound: socket.socket, at: Endpoint, connection: Connection) -> None:
+    loop = asyncio.get_running_loop()
+    try:
+        await loop.sock_connect(bound, (at.host, at.port))
+    except BaseException:
+        bound.close()
+        raise
+    await loop.create_connection(lambda: connection, sock=bound)
 
 
 def layer_of(way: Way, certificate: str, key: str) -> Layer:

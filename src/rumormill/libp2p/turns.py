@@ -60,12 +60,22 @@ class Turn:
         self.ends = self._latest = 0.0
 
 
+READ_BYTES = 256 * 1024
+"""What is read from a socket at a time, as asyncio has it. A buffer of this size for every read
+would come from the kernel and go back to it each time."""
+
+
 class Turns:
     """The line of a node's connections that have more to do."""
 
     def __init__(self) -> None:
+        self.buffer = memoryview(bytearray(READ_BYTES))
+        """Where all of them read to, one at a time."""
         self._line: deque[Callable[[], None]] = deque()
         self._loop = asyncio.get_running_loop()
+
+    def __bool__(self) -> bool:
+        return bool(self._line)
 
     def line_up(self, take_turn: Callable[[], None]) -> None:
         """Call `take_turn` when all that wait already have had theirs."""

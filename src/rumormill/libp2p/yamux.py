@@ -17,8 +17,9 @@ when there is room again.
 Rules kept here: every length is checked before anything is done with it; data beyond the credit, a
 wrong number, unknown types and flags end the session with a PeerError (a go-away is then waiting in
 `data_to_send`); streams beyond a limit are reset and counted in `drops`, which has a name for each
-reason; frames that bring nothing are counted in `useless`, for those who judge a peer; queues for
-answers are bounded, so a peer that floods and does not read is refused.
+reason; frames that bring nothing are counted in `useless`, for those who judge a peer, but not what
+was under way when a stream ended; queues for answers are bounded, so a peer that floods and does
+not read is refused.
 """
 
 import struct
@@ -76,23 +77,20 @@ class YamuxSession:
         self._own_parity = 1 if client else 0
         self._next_id = 1 if client else 2
         self._streams: dict[int, StreamState] = {}
-        self._inbound = 0
-        self._inbound_backlog = 0
-        self._outbound_backlog = 0
+        self._inbound = self._inbound_backlog = self._outbound_backlog = 0
         self._ready: dict[int, StreamState] = {}  # has data or FIN to send, and window for it
         self._starved: dict[int, StreamState] = {}  # was refused bytes by send
         self._control = bytearray()
-        self._queued = 0
-        self._unconsumed = 0
+        self._queued = self._unconsumed = 0
         self._header_part = b""  # an unfinished header, or frames that wait
         self._ended_now: dict[int, None] = {}  # streams that ended in what is being received
         self._body_stream: StreamState | None = None  # None while a body is skipped
         self._body_left = 0
         self._body_ends = False  # the frame of the current body has FIN
+        self._gone: dict[int, int] = {}  # streams, and how many frames of each may be under way
         self._pings: dict[int, None] = {}
         self._failure: PeerError | None = None
-        self._gone_away = False
-        self._remote_gone_away = False
+        self._gone_away = self._remote_gone_away = False
 
     # What the application asks for
 
@@ -124,10 +122,10 @@ class YamuxSession:
         if stream_id > _MAX_STREAM_ID:
             raise LimitError("all stream numbers of this session are used up")
         self._next_id = stream_id + 2
-        self._streams[stream_id] = StreamState(stream_id, config.receive_window)
+        stream = self._streams[stream_id] = StreamState(stream_id, config.receive_window)
+        stream.announced = False  # goes with what is sent on it first
+        self._ready[stream_id] = stream
         self._outbound_backlog += 1
-        extra = config.receive_window - INITIAL_WINDOW_BYTES
-        self._control += _pack_header(_WINDOW_UPDATE, _SYN, stream_id, extra)
         return stream_id
 
     def accept(self, stream_id: int) -> None:
@@ -172,10 +170,11 @@ class YamuxSession:
                 self._ready[stream_id] = stream
 
     def reset(self, stream_id: int) -> None:
-        """Give a stream up: what is queued is dropped, and the peer is told."""
+        """Give a stream up: what is queued is dropped, and the peer is told if it knows of it."""
         stream = self._streams.get(stream_id)
         if stream is not None:
-            self._control += _pack_header(_WINDOW_UPDATE, _RST, stream_id, 0)
+            if stream.announced:
+                self._control += _pack_header(_WINDOW_UPDATE, _RST, stream_id, 0)
             self._forget(stream)
 
     def consumed(self, stream_id: int, size: int) -> None:
@@ -261,6 +260,10 @@ class YamuxSession:
                 self._ready[stream_id] = stream
         stream.window = window - size
         self._queued -= size
+        if not stream.announced:
+            stream.announced = True
+            extra = self.config.receive_window - INITIAL_WINDOW_BYTES
+            parts.append(_pack_header(_WINDOW_UPDATE, _SYN, stream_id, extra))
         if size:
             parts.append(_pack_header(_DATA, 0, stream_id, size))
             parts.append(body)
@@ -417,8 +420,11 @@ class YamuxSession:
         if stream is None:
             if stream_id & 1 == self._own_parity and stream_id >= self._next_id:
                 raise PeerError("bad-stream", f"a frame for stream {stream_id}, never opened")
-            self.drops["unknown-stream"] += 1
-            self.useless += 1
+            left = self._gone.pop(stream_id, 0)
+            if left > 1 and not flags & _RST:
+                self._gone[stream_id] = left - 1
+            self.drops["gone-stream" if left else "unknown-stream"] += 1
+            self.useless += not left
             return None
         if flags & _ACK and stream_id & 1 == self._own_parity and not stream.acknowledged:
             stream.acknowledged = True
@@ -426,6 +432,7 @@ class YamuxSession:
         if flags & _RST:
             self.useless += 1
             self._forget(stream)
+            del self._gone[stream_id]  # nothing follows
             events.append(StreamReset(stream_id, RESET_BY_PEER))
             return None
         return stream
@@ -476,6 +483,9 @@ class YamuxSession:
         stream_id = stream.stream_id
         del self._streams[stream_id]
         self._ended_now[stream_id] = None
+        self._gone[stream_id] = self.config.late_frames
+        if len(self._gone) > self.config.max_gone:
+            del self._gone[next(iter(self._gone))]
         self._ready.pop(stream_id, None)
         self._starved.pop(stream_id, None)
         self._queued -= len(stream.outgoing)

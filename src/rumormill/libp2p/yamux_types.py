@@ -73,6 +73,7 @@ class StreamState:
 
     __slots__ = (
         "acknowledged",
+        "announced",
         "consumed",
         "credit",
         "fin_queued",
@@ -91,6 +92,7 @@ class StreamState:
         self.unconsumed = 0  # handed to the application, not yet used up
         self.window = INITIAL_WINDOW_BYTES  # what we may still send
         self.outgoing = bytearray()
+        self.announced = True  # the peer knows of it, or has opened it
         self.acknowledged = False
         self.fin_queued = False
         self.fin_sent = False
@@ -109,6 +111,11 @@ class YamuxConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     max_outbound_streams: int = 1000
     """Streams that we may have open. The default of js."""
+
+    late_frames: int = 16
+    max_gone: int = 256
+    """Frames that may follow the end of a stream without being held against the peer, which may not
+    have heard of it: a window of them. And of how many streams, the last ones. Our choice."""
 
     max_ack_backlog: int = 256
     """Streams that wait to be accepted, in each direction. The specification's value."""

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from rumormill.core.errors import DecodeError
-from rumormill.wire.protobuf import LENGTH_DELIMITED, VARINT, varint, varint_size
+from rumormill.wire.protobuf import FIXED64, LENGTH_DELIMITED, VARINT, varint, varint_size
 
 T = TypeVar("T")
 LeftOut: TypeAlias = dict[str, int]
@@ -111,6 +111,37 @@ class Number(_Common, frozen=True):
         return self.read(0) if self.read else 0
 
 
+class Fixed(_Common, frozen=True):
+    """An integer that takes 64 bits, whatever it is."""
+
+    number: int
+
+    def readings(self) -> Sequence[Reading]:
+        """Eight bytes, the lowest first."""
+
+        def read(data: bytes, start: int, stop: int, _: LeftOut | None) -> int:
+            return int.from_bytes(data[start:stop], "little")
+
+        return [(self.number << 3 | FIXED64, 8, read)]
+
+    def writing(self) -> tuple[Put, Measure]:
+        """Likewise."""
+        head, must = varint(self.number << 3 | FIXED64), self.must
+
+        def put(parts: list[bytes], value: int | None) -> None:
+            if value or (must and value is not None):
+                parts += (head, value.to_bytes(8, "little"))
+
+        def measure(value: int | None) -> int:
+            return len(head) + 8 if value or (must and value is not None) else 0
+
+        return put, measure
+
+    def empty(self) -> int:
+        """Nothing is 0."""
+        return 0
+
+
 class Octets(_Common, frozen=True):
     """Bytes, or what `read` makes of them and `write` turns back."""
 
@@ -204,7 +235,7 @@ class OneOf(_Common, frozen=True):
         """None of them."""
 
 
-Field: TypeAlias = Number | Octets | Text | Nested | OneOf
+Field: TypeAlias = Number | Fixed | Octets | Text | Nested | OneOf
 
 
 def _delimited(

@@ -1,9 +1,10 @@
 """Multiaddrs: self-describing network addresses, as bytes and as text.
 
 An address is a chain of components, each a protocol number and a value. rumormill reads those that
-it can dial or say about itself: ip4, ip6, dns, dns4, dns6, dnsaddr, tcp, tls, ws, wss and p2p. Any
-other is a DecodeError, because a value cannot be skipped without knowing its length; who has a list
-of a peer's addresses uses `known_addresses`, which leaves out (and counts) those it cannot read.
+it can dial or say about itself: ip4, ip6, dns, dns4, dns6, dnsaddr, tcp, tls, ws, wss, p2p and
+p2p-circuit. Any other is a DecodeError, because a value cannot be skipped without knowing its
+length; who has a list of a peer's addresses uses `known_addresses`, which leaves out (and counts)
+those it cannot read.
 Only the canonical form of an address is accepted, so that equal addresses are equal bytes.
 """
 
@@ -20,28 +21,29 @@ from rumormill.wire.keys import PeerId
 from rumormill.wire.protobuf import read_length, read_varint, varint
 
 MAX_BYTES: Final = 512
-"""Our choice: a dns name, a port and a peer id take at most 306 bytes."""
+"""Our choice: a dns name, a port and two peer ids take at most 352 bytes."""
 
 MAX_COMPONENTS: Final = 8
-"""Our choice: the addresses understood here have at most five."""
+"""Our choice: the addresses understood here have at most seven."""
 
 _MAX_TEXT_LENGTH = 1024
 _MAX_DNS_NAME_BYTES = 253
 _DNS_NAME = re.compile(r"[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?")
 
 IP4, TCP, IP6, DNS, DNS4, DNS6, DNSADDR, P2P = 4, 6, 41, 53, 54, 55, 56, 421
-TLS, WS, WSS = 448, 477, 478
+TLS, WS, WSS, CIRCUIT = 448, 477, 478, 290
 _NAMES: Final = {
     IP4: "ip4", TCP: "tcp", IP6: "ip6", DNS: "dns", DNS4: "dns4", DNS6: "dns6",
     DNSADDR: "dnsaddr", P2P: "p2p", TLS: "tls", WS: "ws", WSS: "wss",
+    CIRCUIT: "p2p-circuit",
 }  # fmt: skip
 _CODES: Final = {name: code for code, name in _NAMES.items()} | {"ipfs": P2P}  # its old name
 _OTHER_TRANSPORTS: Final = (
-    "webtransport", "webrtc-direct", "webrtc", "quic-v1", "quic", "p2p-circuit", "udp",
-    "sni", "http", "unix", "onion", "onion3",
+    "webtransport", "webrtc-direct", "webrtc", "quic-v1", "quic", "udp", "sni",
+    "http", "unix", "onion", "onion3",
 )  # fmt: skip
 """Protocols of addresses that others dial and we do not, the most telling first."""
-_FIXED_SIZES: Final = {IP4: 4, IP6: 16, TCP: 2, TLS: 0, WS: 0, WSS: 0}
+_FIXED_SIZES: Final = {IP4: 4, IP6: 16, TCP: 2, TLS: 0, WS: 0, WSS: 0, CIRCUIT: 0}
 _HOSTS: Final = (IP4, IP6, DNS, DNS4, DNS6)
 
 
@@ -69,10 +71,12 @@ class Endpoint(msgspec.Struct, frozen=True):
     way: Way = Way.PLAIN
     version: int = 0
     """Of IP, 4 or 6: in which a name is looked up (`/dns4`, `/dns6`); 0 for either."""
+    relay: bytes = b""
+    """The id of the peer there, if it is a relay through which the one that is meant is reached."""
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}{self.way}"
+        return f"{host}:{self.port}{self.way}{'/p2p-circuit' if self.relay else ''}"
 
 
 class Multiaddr(msgspec.Struct, frozen=True):
@@ -137,13 +141,15 @@ class Multiaddr(msgspec.Struct, frozen=True):
         *,
         way: Way = Way.PLAIN,
         version: int = 0,
+        relay: bytes = b"",
     ) -> Self:
         """Build the address of a TCP port at an IP address or a DNS name (see `Endpoint`)."""
         try:
             kind = "ip4" if ipaddress.ip_address(host).version == 4 else "ip6"
         except ValueError:
             kind = f"dns{version}" if version else "dns"
-        tail = "" if peer_id is None else f"/p2p/{peer_id}"
+        tail = f"/p2p/{PeerId(relay)}/p2p-circuit" if relay else ""
+        tail += "" if peer_id is None else f"/p2p/{peer_id}"
         return cls.parse(f"/{kind}/{host}/tcp/{port}{way}{tail}")
 
     def encode(self) -> bytes:
@@ -158,14 +164,20 @@ class Multiaddr(msgspec.Struct, frozen=True):
 
     @property
     def endpoint(self) -> Endpoint | None:
-        """Where to dial: of a host, a TCP port, maybe WebSocket, and maybe a peer."""
-        codes = tuple(code for code, _ in self.components)
+        """Where to dial: of a host, a TCP port, maybe WebSocket, maybe a relay's peer id with what
+        says that it is one, and maybe a peer."""
+        codes, relay = tuple(code for code, _ in self.components), b""
+        if CIRCUIT in codes:
+            at = codes.index(CIRCUIT)
+            if codes[:at][-1:] != (P2P,) or codes[at + 1 :] not in ((), (P2P,)):
+                return None
+            codes, relay = codes[:at], self.components[at - 1][1]
         way = _WAYS.get(codes[2:-1] if codes[-1] == P2P else codes[2:])
         if codes[1:2] != (TCP,) or codes[0] not in _HOSTS or way is None:
             return None
         (host_code, host), (_, port) = self.components[:2]
         version = {DNS4: 4, DNS6: 6}.get(host_code, 0)
-        return Endpoint(_format_value(host_code, host), int.from_bytes(port), way, version)
+        return Endpoint(_format_value(host_code, host), int.from_bytes(port), way, version, relay)
 
     @property
     def dnsaddr(self) -> str | None:

@@ -18,7 +18,7 @@ FIXED32 = 5
 _MAX_VARINT_BYTES = 10
 _UINT64_MAX = 2**64 - 1
 _MAX_FIELD_NUMBER = 2**29 - 1
-PLAIN_TAGS = frozenset(number << 3 | LENGTH_DELIMITED for number in range(1, 16))
+_PLAIN_TAGS = frozenset(number << 3 | LENGTH_DELIMITED for number in range(1, 16))
 """The length-delimited fields whose tag takes one byte."""
 
 MAX_FIELDS = 16
@@ -90,7 +90,7 @@ def next_field(data: bytes, position: int, end: int) -> tuple[int, int, int]:
             length += (data[start] << 7) - 0x80
             start += 1
         stop = start + length
-        if tag in PLAIN_TAGS and length < 0x4000 and stop <= end:
+        if tag in _PLAIN_TAGS and length < 0x4000 and stop <= end:
             return tag, start, stop
     tag, position = read_tag(data, position, end)
     if tag & 7 == LENGTH_DELIMITED:

@@ -20,6 +20,8 @@ import (
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/core/protocol"
+	"github.com/libp2p/go-libp2p/p2p/protocol/circuitv2/client"
+	"github.com/libp2p/go-libp2p/p2p/protocol/circuitv2/relay"
 	"github.com/libp2p/go-libp2p/p2p/protocol/ping"
 	"github.com/multiformats/go-multiaddr"
 )
@@ -36,6 +38,10 @@ type options struct {
 	// Degrees and histories of GossipSub that differ from the defaults.
 	NoMesh  bool `json:"noMesh"`
 	History int  `json:"history"`
+	// Whether to be a relay for everybody, without limits; and whether to be reached through relays,
+	// to punch holes, and to ask and answer who can be dialled.
+	BeRelay bool `json:"beRelay"`
+	Reach   bool `json:"reach"`
 	// Whether peers are scored, with the weights that rust and js have by default.
 	Scoring bool `json:"scoring"`
 }
@@ -199,12 +205,22 @@ func newPartner(ctx context.Context, o options) (*partner, error) {
 	if o.Listen == nil {
 		o.Listen = []string{"/ip4/127.0.0.1/tcp/0"}
 	}
-	p.host, err = libp2p.New(
+	chosen := []libp2p.Option{
 		libp2p.Identity(key),
 		libp2p.ListenAddrStrings(o.Listen...),
 		libp2p.ResourceManager(&network.NullResourceManager{}),
-		libp2p.DisableRelay(),
-	)
+	}
+	if o.BeRelay {
+		service := libp2p.EnableRelayService(relay.WithInfiniteLimits())
+		chosen = append(chosen, service, libp2p.ForceReachabilityPublic())
+	}
+	if o.Reach {
+		chosen = append(chosen, libp2p.EnableHolePunching(), libp2p.EnableAutoNATv2())
+	}
+	if !o.BeRelay && !o.Reach {
+		chosen = append(chosen, libp2p.DisableRelay())
+	}
+	p.host, err = libp2p.New(chosen...)
 	if err != nil {
 		return nil, err
 	}
@@ -323,7 +339,37 @@ func (p *partner) answer(ctx context.Context, r request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		return nil, p.host.Connect(ctx, *address)
+		return nil, p.host.Connect(network.WithAllowLimitedConn(ctx, "test"), *address)
+	case "reserve":
+		address, err := addressOf(r.Ticket)
+		if err != nil {
+			return nil, err
+		}
+		granted, err := client.Reserve(ctx, p.host, *address)
+		if err != nil {
+			return nil, err
+		}
+		return map[string]any{"bytes": granted.LimitData, "voucher": granted.Voucher != nil}, nil
+	case "connections":
+		found := []map[string]any{}
+		for _, each := range p.host.Network().Conns() {
+			if each.RemotePeer().String() == r.Peer {
+				address := each.RemoteMultiaddr().String()
+				found = append(found, map[string]any{"address": address, "limited": each.Stat().Limited})
+			}
+		}
+		return found, nil
+	case "reachable":
+		found := []string{}
+		if known, told := p.host.(interface {
+			ConfirmedAddrs() (a, b, c []multiaddr.Multiaddr)
+		}); told {
+			reachable, _, _ := known.ConfirmedAddrs()
+			for _, address := range reachable {
+				found = append(found, address.String())
+			}
+		}
+		return found, nil
 	case "subscribe":
 		return nil, p.subscribe(ctx, r.Topic)
 	case "waitForSubscribers":
@@ -365,7 +411,7 @@ func (p *partner) answer(ctx context.Context, r request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		result := <-ping.Ping(ctx, p.host, address.ID)
+		result := <-ping.Ping(network.WithAllowLimitedConn(ctx, "test"), p.host, address.ID)
 		return map[string]any{"milliseconds": result.RTT.Milliseconds()}, result.Error
 	case "identified":
 		return p.identified(r.Peer)

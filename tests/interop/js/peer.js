@@ -8,8 +8,14 @@
  *   kad        whether to be a server of the hash table too, `/ipfs/kad/1.0.0`
  *   network    the content of a private network's key file; an open network when missing
  *   listen     where to listen; on a port of TCP when missing
+ *   announce   where it says that it is, beside where it listens
+ *   beRelay    whether to be a relay for everybody, without limits
+ *   reach      whether to be reached through relays, to punch holes, and to tell who can be dialled
  */
 import { createInterface } from 'node:readline'
+import { autoNATv2 } from '@libp2p/autonat-v2'
+import { circuitRelayServer, circuitRelayTransport } from '@libp2p/circuit-relay-v2'
+import { dcutr } from '@libp2p/dcutr'
 import { floodsub } from '@libp2p/floodsub'
 import { gossipsub } from '@libp2p/gossipsub'
 import { identify } from '@libp2p/identify'
@@ -68,8 +74,11 @@ const table = () => kadDHT({
 
 const node = await createLibp2p({
   start: false,
-  addresses: { listen: options.listen ?? ['/ip4/127.0.0.1/tcp/0'] },
-  transports: [tcp(), webSockets()],
+  addresses: {
+    listen: options.listen ?? ['/ip4/127.0.0.1/tcp/0'],
+    appendAnnounce: options.announce ?? []
+  },
+  transports: [tcp(), webSockets(), ...(options.reach === true ? [circuitRelayTransport()] : [])],
   connectionEncrypters: [noise()],
   streamMuxers: [yamux()],
   connectionMonitor: { enabled: false },
@@ -82,7 +91,9 @@ const node = await createLibp2p({
     identify: identify(),
     ping: ping(),
     pubsub: routers[options.router ?? 'gossipsub'](),
-    ...(options.kad === true ? { table: table() } : {})
+    ...(options.kad === true ? { table: table() } : {}),
+    ...(options.beRelay === true ? { relay: circuitRelayServer({ reservations: { applyDefaultLimit: false } }) } : {}),
+    ...(options.reach === true ? { autonat: autoNATv2(), dcutr: dcutr() } : {})
   }
 })
 const pubsub = node.services.pubsub
@@ -168,9 +179,16 @@ const requests = {
     tickets: node.getMultiaddrs().map((address) => address.toString())
   }),
   dial: async ({ ticket }) => {
-    const connection = await node.dial(multiaddr(ticket))
+    const connection = await node.dial(multiaddr(ticket), { runOnLimitedConnection: true })
     return { muxer: connection.multiplexer, security: connection.encryption }
   },
+  reachable: () => node.components.addressManager.getAddressesWithMetadata()
+    .filter((each) => each.verified)
+    .map((each) => each.multiaddr.toString())
+    .filter((address) => !address.startsWith('/ip4/127.')),
+  connections: ({ peer }) => node.getConnections()
+    .filter(({ remotePeer }) => remotePeer.toString() === peer)
+    .map(({ remoteAddr, limits }) => ({ address: remoteAddr.toString(), limited: limits != null })),
   subscribe: ({ topic }) => pubsub.subscribe(topic),
   waitForSubscribers: async ({ topic, count }) => {
     await until(() => pubsub.getSubscribers(topic).length >= count)

@@ -6,16 +6,25 @@
 //!   record     whether identify carries the signed peer record, in rust's older form
 //!   noMesh     whether to keep no mesh, so that others are reached by gossip alone
 //!   history    for how many heartbeats messages are gossiped about
+//!   listen     where to listen; with /p2p-circuit behind a relay's ticket, to be reached through it
+//!   beRelay    whether to be a relay
+//!   reach      whether to punch holes, and to tell who can be dialled
 
 use std::{collections::HashMap, error::Error, time::Duration};
 
 use base64::{Engine, engine::general_purpose::STANDARD as BASE64};
 use futures::StreamExt;
 use libp2p::{
-    Multiaddr, PeerId, Swarm, SwarmBuilder, gossipsub, identify,
+    Multiaddr, PeerId, Swarm, SwarmBuilder, autonat,
+    core::ConnectedPoint,
+    dcutr, gossipsub, identify,
     identity::Keypair,
-    noise, ping,
-    swarm::{NetworkBehaviour, SwarmEvent, dial_opts::DialOpts},
+    multiaddr::Protocol,
+    noise, ping, relay,
+    swarm::{
+        ConnectionId, DialError, NetworkBehaviour, SwarmEvent, behaviour::toggle::Toggle,
+        dial_opts::DialOpts,
+    },
     tcp, yamux,
 };
 use serde_json::{Value, json};
@@ -28,6 +37,11 @@ struct Behaviour {
     gossipsub: gossipsub::Behaviour,
     identify: identify::Behaviour,
     ping: ping::Behaviour,
+    relayed: relay::client::Behaviour,
+    relay: Toggle<relay::Behaviour>,
+    dcutr: Toggle<dcutr::Behaviour>,
+    asking: Toggle<autonat::v2::client::Behaviour>,
+    dialling: Toggle<autonat::v2::server::Behaviour>,
 }
 
 /// The peer, and what it has seen.
@@ -37,6 +51,10 @@ struct Partner {
     identified: HashMap<String, Value>,
     pinged: HashMap<PeerId, u128>,
     scores: HashMap<PeerId, f64>,
+    connections: HashMap<ConnectionId, (PeerId, Multiaddr)>,
+    /// Relays that limit what they carry.
+    limited: HashMap<PeerId, bool>,
+    be_relay: bool,
     /// Requests whose answer is not there yet.
     waiting: Vec<Value>,
 }
@@ -105,7 +123,8 @@ impl Partner {
             "about" => {
                 let id = *self.swarm.local_peer_id();
                 let own = |address: &Multiaddr| format!("{address}/p2p/{id}");
-                let tickets: Vec<String> = self.swarm.listeners().map(own).collect();
+                let direct = |address: &&Multiaddr| relay_of(address).is_none();
+                let tickets: Vec<String> = self.swarm.listeners().filter(direct).map(own).collect();
                 let about = json!({"id": id.to_string(), "tickets": tickets});
                 Ok((!tickets.is_empty()).then_some(about))
             }
@@ -116,9 +135,13 @@ impl Partner {
                     .next()
                     .unwrap()
                     .parse()?;
-                if !self.swarm.is_connected(&peer) && request["dialled"].is_null() {
-                    self.swarm
-                        .dial(DialOpts::peer_id(peer).addresses(vec![ticket]).build())?;
+                if request["dialled"].is_null() {
+                    let options = DialOpts::peer_id(peer).addresses(vec![ticket]).build();
+                    match self.swarm.dial(options) {
+                        // It is connected or being dialled, as a relay is that has our place.
+                        Ok(()) | Err(DialError::DialPeerConditionFalse(_)) => {}
+                        Err(error) => return Err(error.into()),
+                    }
                 }
                 done(self.swarm.is_connected(&peer))
             }
@@ -162,6 +185,21 @@ impl Partner {
                     .pinged
                     .get(&peer)
                     .map(|taken| json!({"milliseconds": *taken as u64})))
+            }
+            "reserved" => done(self.swarm.listeners().any(|each| relay_of(each).is_some())),
+            "reachable" => Ok(Some(
+                self.swarm.external_addresses().map(|each| json!(each)).collect(),
+            )),
+            "connections" => {
+                let peer: PeerId = text(request, "peer").parse()?;
+                let own = self.connections.values().filter(|(whose, _)| *whose == peer);
+                let limited = |address| {
+                    relay_of(address).is_some_and(|relay| self.limited.get(&relay) == Some(&true))
+                };
+                Ok(Some(
+                    own.map(|(_, address)| json!({"address": address, "limited": limited(address)}))
+                        .collect(),
+                ))
             }
             "identified" => Ok(self.identified.get(text(request, "peer")).cloned()),
             other => Err(format!("no request {other}").into()),
@@ -229,9 +267,28 @@ impl Partner {
             }) => {
                 self.pinged.insert(peer, taken.as_millis());
             }
+            BehaviourEvent::Relayed(relay::client::Event::OutboundCircuitEstablished {
+                relay_peer_id,
+                limit,
+            }) => {
+                self.limited.insert(relay_peer_id, limit.is_some());
+            }
             _ => {}
         }
     }
+}
+
+/// The relay of an address, if it has one.
+fn relay_of(address: &Multiaddr) -> Option<PeerId> {
+    let mut relay = None;
+    for part in address.iter() {
+        match part {
+            Protocol::P2p(peer) => relay = Some(peer),
+            Protocol::P2pCircuit => return relay,
+            _ => {}
+        }
+    }
+    None
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -244,11 +301,20 @@ async fn main() -> Result<(), Failure> {
             noise::Config::new,
             yamux::Config::default,
         )?
-        .with_behaviour(|key| {
+        .with_relay_client(noise::Config::new, yamux::Config::default)?
+        .with_behaviour(|key, relayed| {
+            let id = key.public().to_peer_id();
+            let reach = options["reach"] == true;
+            let relay = || relay::Behaviour::new(id, relay::Config::default());
             Ok(Behaviour {
                 gossipsub: router(key, &options)?,
                 identify: describe(key, &options),
                 ping: ping::Behaviour::default(),
+                relayed,
+                relay: (options["beRelay"] == true).then(relay).into(),
+                dcutr: reach.then(|| dcutr::Behaviour::new(id)).into(),
+                asking: reach.then(autonat::v2::client::Behaviour::default).into(),
+                dialling: reach.then(autonat::v2::server::Behaviour::default).into(),
             })
         })?
         // By default a connection without streams is closed after ten seconds.
@@ -260,9 +326,15 @@ async fn main() -> Result<(), Failure> {
         identified: HashMap::new(),
         pinged: HashMap::new(),
         scores: HashMap::new(),
+        connections: HashMap::new(),
+        limited: HashMap::new(),
+        be_relay: options["beRelay"] == true,
         waiting: Vec::new(),
     };
-    partner.swarm.listen_on("/ip4/127.0.0.1/tcp/0".parse()?)?;
+    let loopback = vec![json!("/ip4/127.0.0.1/tcp/0")];
+    for address in options["listen"].as_array().unwrap_or(&loopback) {
+        partner.swarm.listen_on(address.as_str().unwrap().parse()?)?;
+    }
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     let mut often = tokio::time::interval(Duration::from_millis(20));
     loop {
@@ -274,11 +346,28 @@ async fn main() -> Result<(), Failure> {
                 }
                 None => return Ok(()),
             },
-            event = partner.swarm.select_next_some() => {
-                if let SwarmEvent::Behaviour(event) = event {
-                    partner.take(event);
+            event = partner.swarm.select_next_some() => match event {
+                SwarmEvent::Behaviour(event) => partner.take(event),
+                SwarmEvent::NewListenAddr { address, .. } if partner.be_relay => {
+                    partner.swarm.add_external_address(address);
                 }
-            }
+                SwarmEvent::ConnectionEstablished { peer_id, connection_id, endpoint, .. } => {
+                    let address = match endpoint {
+                        ConnectedPoint::Dialer { address, .. } => address,
+                        ConnectedPoint::Listener { local_addr, send_back_addr } => {
+                            match relay_of(&local_addr) {
+                                Some(_) => local_addr,
+                                None => send_back_addr,
+                            }
+                        }
+                    };
+                    partner.connections.insert(connection_id, (peer_id, address));
+                }
+                SwarmEvent::ConnectionClosed { connection_id, .. } => {
+                    partner.connections.remove(&connection_id);
+                }
+                _ => {}
+            },
             _ = often.tick() => {
                 partner.note_scores();
                 partner.look();
