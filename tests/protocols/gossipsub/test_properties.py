@@ -8,6 +8,7 @@ A failure prints the steps and a blob: `@reproduce_failure` with it replays the 
 
 import random
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant
@@ -16,9 +17,10 @@ from protocols import router_inputs as world
 from protocols.router_machine import Router
 from protocols.router_tables import table_sizes
 from rumormill.protocols.floodsub.router import FLOODSUB, FloodSub
+from rumormill.protocols.gossipsub import trunk_missing
 from rumormill.protocols.gossipsub.config import PRESETS, GossipSubConfig
 from rumormill.protocols.gossipsub.router import GossipSub
-from rumormill.protocols.pubsub.config import PubSubConfig
+from rumormill.protocols.pubsub.config import PubSubConfig, SignPolicy
 from rumormill.protocols.registry import Hooks
 from rumormill.sim.identity import SimulatedIdentity
 
@@ -58,6 +60,7 @@ class GossipSubRouter(Router):
         self.mesh_links_are_connected_subscribers()
         self.fanout_peers_are_connected_subscribers()
         self.bounds_hold()
+        self.trees_are_bounded_and_lead_to_connected_peers()
         self.the_heartbeat_goes_on()
 
     @invariant()
@@ -117,6 +120,22 @@ class GossipSubRouter(Router):
             assert sizes[f"{keeper}._deliveries.records"] <= max(score.delivery_records_max, 1) * 9
 
     @invariant()
+    def trees_are_bounded_and_lead_to_connected_peers(self) -> None:
+        if self.router is None or self.router.trunk is None:
+            return
+        trunk = self.router.trunk
+        sources = [each for known in trunk.sources.by_topic.values() for each in known.values()]
+        assert {each.tag: each for each in sources} == trunk.sources.by_tag
+        for known in trunk.sources.by_topic.values():
+            assert 0 < len(known) <= self.config.trunk_sources
+        for source in sources:
+            ways = {*source.eager, *source.choked, *source.shunned, source.parent, source.backup}
+            assert all(peer in self.connected for peer in ways if peer)
+            assert source.parent not in source.choked
+        assert all(peer in self.connected for peer in trunk.speakers)
+        assert len(trunk.wanting._missing) <= trunk_missing.MISSING_MAX
+
+    @invariant()
     def the_heartbeat_goes_on(self) -> None:
         if self.router is not None:
             beats = [at for timer, at in self.timers.items() if timer == "heartbeat"]
@@ -171,6 +190,16 @@ def test_gossipsub_in_a_storm(config: GossipSubConfig, seed: int, judged: bool) 
     """Three hundred inputs that are likely to meet, with any valid configuration."""
     machine = GossipSubRouter()
     machine.configure(config, seed, judged, scored=False, populated=True)
+    machine.storm(seed, 300)
+
+
+@settings(max_examples=10)
+@given(config=world.gossipsub_configs(), seed=st.integers(0, 2**32))
+def test_trees_in_a_storm(config: GossipSubConfig, seed: int) -> None:
+    """The same with trees, among peers of whom most speak of them."""
+    machine = GossipSubRouter()
+    config = msgspec.structs.replace(config, trunk=True, sign_policy=SignPolicy.STRICT_SIGN)
+    machine.configure(config, seed, judged=False, scored=False, populated=True)
     machine.storm(seed, 300)
 
 

@@ -25,6 +25,8 @@ from rumormill.core.errors import ConfigError, DecodeError
 from rumormill.protocols.pubsub.codec import (
     SIGN_PREFIX,
     PubsubLimits,
+    _read_any,
+    _read_usual,
     decode_rpc,
     encode_message,
     encode_rpc,
@@ -556,3 +558,43 @@ class TestAnyBytes:
         at = place % (len(inner) + 1)
         inner[at : at + len(noise)] = noise
         check_any_bytes(bytes_field(3, bytes_field(1, bytes(inner))))
+
+
+@given(
+    message=messages,
+    before=st.binary(max_size=3),
+    behind=st.binary(max_size=3),
+    changes=st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=3),
+)
+@example(Message("t", b"d" * 127, b"a", b"s", b"g"), b"", b"", [])
+@example(Message("t", b"d" * 128, b"a", b"s", b"g"), b"", b"\x32\x01k", [])
+@example(Message("t", b"d" * 16_384, b"a" * 38, b"s" * 8, b"g" * 64), b"", b"", [])
+@example(Message("t" * 200, b"d", b"a", b"s", b"g"), b"", b"", [])
+def test_the_short_way_reads_what_the_long_one_reads(
+    message: Message, before: bytes, behind: bytes, changes: list[tuple[int, int]]
+) -> None:
+    """Of whatever bytes, in the middle of others: the same message, or none."""
+    message.encoded = b""
+    data = bytearray(encode_message(message))
+    for place, value in changes:
+        if place < len(data):
+            data[place] = value
+    limits = PubsubLimits(topic_bytes=100, signature_bytes=80)
+    whole, end = before + bytes(data) + behind, len(before) + len(data)
+    try:
+        found = _read_usual(whole, len(before), end, limits)
+    except UnicodeDecodeError:
+        with pytest.raises(UnicodeDecodeError):
+            _read_any(whole, len(before), end, limits)
+        return
+    if found is not None:
+        assert found == _read_any(whole, len(before), end, limits)
+
+
+def test_the_short_way_takes_what_our_own_authors_write() -> None:
+    """It is worth having for these."""
+    usual = Message("news", b"d" * 1024, b"a" * 38, b"s" * 8, b"g" * 64)
+    data = encode_message(usual)
+    found = _read_usual(data, 0, len(data), PubsubLimits())
+    assert found is not None
+    assert (found.topic, found.data, found.signed_bytes) == ("news", usual.data, len(data) - 66)

@@ -1,6 +1,7 @@
 """GossipSub's parameters, each with the source of its default, and the named presets."""
 
 import re
+from enum import Enum
 from typing import Final
 
 import msgspec
@@ -38,6 +39,16 @@ def read_direct_peer(text: str) -> tuple[PeerId, bytes]:
             return bytes(address.peer_id), address.encode()
         why = "an address without a peer id"
     raise ConfigError(f"direct_peers: {text!r} is neither a ticket nor a peer id ({why})")
+
+
+class ProbePolicy(Enum):
+    """Who shows the way to its messages without sending any (trunk)."""
+
+    OFF = "off"
+    PUBLISHERS = "publishers"
+    """Who has published in the last ten minutes."""
+    SUBSCRIBERS = "subscribers"
+    """Everybody who subscribes, in case it publishes."""
 
 
 class GaterParams(Config, frozen=True, kw_only=True):
@@ -194,6 +205,20 @@ class GossipSubConfig(PubSubConfig, frozen=True, kw_only=True):
     max_idontwant_length: int = 10
     """Ids heeded in one IDONTWANT-bearing RPC. go."""
 
+    trunk: bool = False
+    """Whether a tree grows for each source inside the mesh, among peers that have it on. Our own
+    extension (docs/trunk.md)."""
+
+    trunk_memory: float = 60.0
+    """Seconds of silence after which a source's tree is forgotten. Our choice."""
+
+    probes: ProbePolicy = ProbePolicy.PUBLISHERS
+    """Who keeps or grows trees by messages without content: `off`, `publishers` (of the last ten
+    minutes) or `subscribers` (all of them). Our choice: those who publish, seldom as it may be."""
+
+    trunk_sources: int = 4096
+    """Sources per topic that have a tree. Our choice: a bound on memory, some megabytes."""
+
     scoring: bool = True
     """Whether peers are scored at all. Our choice: on, with parameters that cannot hurt an
     honest peer; go leaves it off."""
@@ -237,7 +262,7 @@ class GossipSubConfig(PubSubConfig, frozen=True, kw_only=True):
 
 _RULES: Final = {
     config.NOT_NEGATIVE: ("D", "D_lo", "D_hi", "D_score", "D_out", "D_lazy", "history_length"),
-    FINITE: ("heartbeat_interval",),
+    FINITE: ("heartbeat_interval", "trunk_memory"),
     Rule(lambda value: 0 <= value < ENDLESS, "must not be negative, and must be finite"): (
         "heartbeat_initial_delay",
         "heartbeat_spread",
@@ -260,6 +285,7 @@ _RULES: Final = {
     config.AT_LEAST_ONE: (
         "max_backoffs",
         "max_promises",
+        "trunk_sources",
         "opportunistic_graft_ticks",
         "direct_connect_ticks",
     ),

@@ -26,7 +26,7 @@ from rumormill.core.machine import View
 from rumormill.core.randomness import Randomness
 from rumormill.protocols.gossipsub import reasons
 from rumormill.protocols.gossipsub.config import GaterParams, GossipSubConfig
-from rumormill.protocols.gossipsub.router import GossipSub
+from rumormill.protocols.gossipsub.router import EveryId, GossipSub
 from rumormill.protocols.pubsub.messages import Message, Rpc
 from rumormill.protocols.pubsub.reasons import (
     TOLERATED,
@@ -186,13 +186,6 @@ def _faded(count: float, factor: float, floor: float) -> float:
     return faded if faded >= floor else 0.0
 
 
-class _EveryId:
-    """All message ids there could be: every duplicate matters to the gater."""
-
-    def __contains__(self, message_id: object) -> bool:
-        return True
-
-
 class GatedGossipSub(GossipSub):
     """A GossipSub peer that turns messages away while it cannot validate all of them."""
 
@@ -205,7 +198,7 @@ class GatedGossipSub(GossipSub):
     ) -> None:
         super().__init__(identity, randomness, config, hooks)
         self._gater = Gater(config.gater or GaterParams(), randomness)
-        self._judged = _EveryId()
+        self._judged = EveryId()
 
     def view(self) -> View:
         """Show the gater's table besides (see `core.machine`)."""
@@ -249,8 +242,8 @@ class GatedGossipSub(GossipSub):
         super()._on_rejected(peer, message, reason, now, effects)
         self._gater.reject_message(peer, reason, now)
 
-    def _on_duplicate(self, peer: PeerId, message: Message, now: float) -> None:
-        super()._on_duplicate(peer, message, now)
+    def _on_duplicate(self, peer: PeerId, message: Message, now: float, effects: Effects) -> None:
+        super()._on_duplicate(peer, message, now, effects)
         self._gater.duplicate_message(peer)
 
     def _on_heartbeat(self, now: float, effects: Effects) -> None:

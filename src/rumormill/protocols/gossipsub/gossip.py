@@ -18,6 +18,7 @@ from rumormill.protocols.gossipsub import reasons
 from rumormill.protocols.gossipsub.dialects import Dialects
 from rumormill.protocols.gossipsub.message_cache import MessageCache
 from rumormill.protocols.gossipsub.peers import PeerTable
+from rumormill.protocols.gossipsub.trunk import Trunk
 from rumormill.protocols.pubsub.messages import IHave, Message
 from rumormill.protocols.pubsub.seen_cache import SeenCache
 from rumormill.protocols.registry import Hooks
@@ -140,6 +141,7 @@ class Gossip:
         self._seen = seen
         self.dialects = Dialects(config, hooks, self.cache)
         self._limits = hooks.limits
+        self.trunk: Trunk | None = None
         self._ihaves_heard: dict[PeerId, int] = {}
         self._ids_asked: dict[PeerId, int] = {}
         self._idontwants_heard: dict[PeerId, int] = {}
@@ -203,9 +205,15 @@ class Gossip:
         gossips, waits_for = self._trust.gossips, self.dialects.waits_for
         outsiders = self._table.outsiders(topic, excluded)
         peers = [peer for peer in outsiders if gossips(peer, now) and not waits_for(peer)]
+        limited = [peer for peer in peers if self._table.limited(peer)]
+        if limited:  # who is in nobody's mesh because of a relay is told every time
+            peers = [peer for peer in peers if peer not in limited]
         target = max(self._config.D_lazy, int(self._config.gossip_factor * len(peers)))
         if target < len(peers):
             peers = self._next_to_tell(topic, peers, target)
+        peers = peers + limited
+        if self.trunk is not None:
+            peers = self._tell_by_name(self.trunk, topic, peers)
         limit = self._config.max_ihave_length
         if len(ids) <= limit:
             self._randomness.shuffle(ids)
@@ -217,6 +225,25 @@ class Gossip:
             parts = [(peer, IHave(topic, tuple(sample(ids, limit)))) for peer in peers]
             told = [(peer, self._fitted(peer, ihave)) for peer, ihave in parts]
         return [(peer, ihave) for peer, ihave in told if ihave.message_ids]
+
+    def _tell_by_name(self, trunk: Trunk, topic: Topic, peers: list[PeerId]) -> list[PeerId]:
+        """Tell those who speak the extension, each of what it was not told yet; return the rest."""
+        rest: list[PeerId] = []
+        found: dict[int, list[bytes] | None] = {}
+        for peer in peers:
+            if peer not in trunk.speakers:
+                rest.append(peer)
+                continue
+            windows = min(trunk.windows_untold(peer, topic), self._config.history_gossip)
+            if windows not in found:
+                ids = self.cache.gossip_ids(topic, windows)
+                found[windows] = trunk.sources.names_of(self.cache.messages[each] for each in ids)
+            names = found[windows]
+            if names is None:
+                rest.append(peer)
+            else:
+                trunk.gossip(peer, names[: self._config.max_ihave_length])
+        return rest
 
     def _fitted(self, peer: PeerId, ihave: IHave) -> IHave:
         """Name what the peer could take, as it names it."""

@@ -18,6 +18,7 @@ from rumormill.core.effects import Effects
 from rumormill.core.ids import PeerId, Topic
 from rumormill.protocols.gossipsub import reasons
 from rumormill.protocols.gossipsub.peers import PeerTable
+from rumormill.protocols.gossipsub.trunk import Trunk
 
 PER_PEER_MAX: Final = 1000
 """Our choice: topics in which one peer is backed off separately."""
@@ -172,6 +173,7 @@ class Mesh:
         self.backoff = Backoff(limit=config.max_backoffs, longest=config.max_backoff)
         self._config, self._randomness = config, table.randomness
         self._table, self._trust = table, table.trust
+        self.trunk: Trunk | None = None
         self._again: dict[PeerId, int] = {}
         """How often peers that are linked have grafted since the last heartbeat."""
 
@@ -220,6 +222,9 @@ class Mesh:
             return reasons.GRAFT_NOT_SUBSCRIBED
         if not self._table.meshes(peer):
             return reasons.GRAFT_NO_MESH
+        if self._table.limited(peer):
+            self.backoff.add(topic, peer, self._config.prune_backoff, now)
+            return reasons.GRAFT_LIMITED
         if peer in self._table.direct:
             return reasons.GRAFT_DIRECT_PEER
         expires = self.backoff.expires(topic, peer)
@@ -384,6 +389,8 @@ class Mesh:
         if self._trust.scores is not None:
             self._trust.scores.graft(peer, topic, now)
         effects.append(trace.Graft(peer, topic))
+        if self.trunk is not None:
+            self.trunk.linked(topic, peer, now, effects)
 
     def _remove(self, topic: Topic, peer: PeerId, now: float, effects: Effects) -> None:
         del self.links[topic][peer]
@@ -391,11 +398,14 @@ class Mesh:
         if self._trust.scores is not None:
             self._trust.scores.prune(peer, topic, now)
         effects.append(trace.Prune(peer, topic))
+        if self.trunk is not None:
+            self.trunk.unlinked(topic, peer, effects)
 
     def _may_graft(self, topic: Topic, peer: PeerId, now: float) -> bool:
         return (
             peer in self._table.topics.get(topic, ())
             and peer not in self._table.direct
+            and not self._table.limited(peer)
             and self._trust.score(peer, now) >= 0
             and not self.backoff.active(topic, peer, now)
         )

@@ -79,7 +79,7 @@ class MessageCache:
         message_id = message.id
         if message_id in messages or not self._windows:
             return False
-        size = message.meta.size
+        size = (message.cached_meta or message.meta).size
         if len(messages) >= self._messages_max or self._bytes + size > self._bytes_max:
             self._make_room(size)
             if len(messages) >= self._messages_max or self._bytes + size > self._bytes_max:
@@ -130,10 +130,13 @@ class MessageCache:
         counts[peer] = count
         return message, count
 
-    def gossip_ids(self, topic: Topic) -> list[MessageId]:
-        """The ids to gossip about in a topic: a new list, newest window first."""
+    def gossip_ids(self, topic: Topic, windows: int | None = None) -> list[MessageId]:
+        """The ids to gossip about in a topic: a new list, newest window first.
+
+        There are fewer if only so many of the newest windows count.
+        """
         ids: list[MessageId] = []
-        for age in range(self._gossip):
+        for age in range(self._gossip if windows is None else min(windows, self._gossip)):
             found = self._windows[age].get(topic)
             if found is not None:
                 ids += found
@@ -153,7 +156,7 @@ class MessageCache:
         for ids in window.values():
             for message_id in ids:
                 message = self.messages.pop(message_id)
-                self._bytes -= message.meta.size
+                self._bytes -= (message.cached_meta or message.meta).size
                 for name in self.names:
                     self.aliases.pop(name(message), None)
                 counts = self._transmissions.pop(message_id, None)

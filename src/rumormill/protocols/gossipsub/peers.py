@@ -12,14 +12,14 @@ from rumormill.core.randomness import Randomness
 from rumormill.protocols.floodsub.router import FLOODSUB
 from rumormill.protocols.gossipsub.config import GossipSubConfig
 from rumormill.protocols.gossipsub.score import Trust
-from rumormill.protocols.pubsub.router import PeerState
+from rumormill.protocols.pubsub.peer_state import PeerState
 
 GOSSIPSUB_1_0 = "/meshsub/1.0.0"
 GOSSIPSUB_1_1 = "/meshsub/1.1.0"
 GOSSIPSUB_1_2 = "/meshsub/1.2.0"
 GOSSIPSUB_1_3 = "/meshsub/1.3.0"
 """1.2, and a control message by which peers agree on extensions. Who has none sends none, as go
-does; that of a peer is read over."""
+does; of a peer's, only ours is heeded (`trunk`)."""
 
 PROTOCOLS = (GOSSIPSUB_1_3, GOSSIPSUB_1_2, GOSSIPSUB_1_1, GOSSIPSUB_1_0, FLOODSUB)
 """What we speak, best first."""
@@ -53,6 +53,12 @@ class PeerTable(msgspec.Struct, frozen=True):
         """Whether the peer speaks GossipSub; FloodSub peers are in no mesh and get no gossip."""
         state = self.peers.get(peer)
         return state is not None and state.protocol != FLOODSUB
+
+    def limited(self, peer: PeerId) -> bool:
+        """Whether the peer is behind a relay that carries only so much: it is in no mesh, and
+        hears of everything."""
+        state = self.peers.get(peer)
+        return state is not None and state.limited
 
     def exchanges_peers(self, peer: PeerId) -> bool:
         """Whether the peer understands peer exchange (from 1.1 on)."""

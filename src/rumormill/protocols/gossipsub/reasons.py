@@ -21,6 +21,7 @@ THROTTLED = "throttled by the gater"
 GRAFT_UNKNOWN_TOPIC = "graft: unknown topic"
 GRAFT_NOT_SUBSCRIBED = "graft: sender not subscribed"
 GRAFT_NO_MESH = "graft: sender speaks floodsub"
+GRAFT_LIMITED = "graft: through a limited relay"
 GRAFT_DIRECT_PEER = "graft: direct peer"
 GRAFT_DURING_BACKOFF = "graft: during backoff"
 GRAFT_FLOOD = "graft: flood"
@@ -36,7 +37,12 @@ IDONTWANT_TOO_MANY_IDS = "idontwant: too many ids"
 PX_TOO_MANY_PEERS = "px: too many peers"
 PX_BAD_RECORD = "px: record not valid"
 
+TRUNK_NOT_OFFERED = "trunk: not offered"
+PROBE_TOO_MANY = "probe: too many"
+HAVE_TOO_MANY = "have: too many per heartbeat"
+
 BROKEN_PROMISE = "broken promise"
+EMPTY_ANNOUNCEMENT = "trunk: announced and not sent"
 
 OBVIOUSLY_INVALID: Final = frozenset(
     {

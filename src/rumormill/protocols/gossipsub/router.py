@@ -5,12 +5,13 @@ gossiped to peers outside it, who fetch what they missed (`gossip`); peers are s
 bring, and those below thresholds lose gossip, links and in the end our ear (`score`).
 A peer that publishes in a topic without subscribing keeps a few peers for it, the fanout. Own
 messages are flooded to all subscribers unless told otherwise, so that no mesh can silence us.
+Where it is on, a tree for each source saves the copies that nobody needs (`trunk`).
 
 This file is the junction: it turns inputs into calls of those parts and their answers into RPCs.
 Everything that a peer is told in one go leaves in one RPC.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from rumormill.core import inputs, trace
@@ -26,6 +27,8 @@ from rumormill.protocols.gossipsub.mesh import Fanout, Mesh, MeshChanges
 from rumormill.protocols.gossipsub.outbox import Outbox, PeerExchange
 from rumormill.protocols.gossipsub.peers import PeerTable
 from rumormill.protocols.gossipsub.score import PeerScore, Trust
+from rumormill.protocols.gossipsub.trunk import Trunk
+from rumormill.protocols.gossipsub.trunk_missing import ALARM
 from rumormill.protocols.pubsub.messages import Control, Message, Prune, Rpc, SubOpts
 from rumormill.protocols.pubsub.router import PubSubRouter
 from rumormill.protocols.registry import NO_HOOKS, Hooks
@@ -38,6 +41,13 @@ the peer may dial us."""
 _HEARTBEAT: Final = "heartbeat"
 _DIRECT_CONNECT: Final = "direct connect"
 """The timers of the next heartbeat, and of the next dial to direct peers that are missing."""
+
+
+class EveryId:
+    """All message ids there could be, for those to whom every duplicate matters."""
+
+    def __contains__(self, message_id: object) -> bool:
+        return True
 
 
 class GossipSub(PubSubRouter):
@@ -78,6 +88,11 @@ class GossipSub(PubSubRouter):
             self._judged = self._score.records
         self._floodsub_peers: dict[PeerId, None] = {}
         self._ticks = 0
+        self.trunk: Trunk | None = None
+        if config.trunk:
+            trunk = Trunk(self.id, self._table, self.mesh.links)
+            self.trunk = self.mesh.trunk = self.gossip.trunk = trunk
+            self._judged = EveryId()
 
     def view(self) -> View:
         """Show mesh, fanout, scores and more tables besides (see `core.machine`)."""
@@ -93,6 +108,11 @@ class GossipSub(PubSubRouter):
             "back-offs": backoff.evicted + backoff.merged,
             "promises": self.gossip.promises.unwatched,
         }
+        if self.trunk is not None:
+            evicted |= {
+                "sources": self.trunk.sources.evicted,
+                "announcements": self.trunk.wanting.unwatched,
+            }
         scores: dict[PeerId, float] = {}
         if self._score is not None:
             scores = self._score.scores()
@@ -128,6 +148,8 @@ class GossipSub(PubSubRouter):
         super()._on_unsubscribe(event, now, effects)
         if topic not in self.mesh.links:
             return
+        if self.trunk is not None:
+            self.trunk.left(topic)
         for peer in self.mesh.leave(topic, now, effects):
             prune = self._prune_for(peer, topic, self._config.unsubscribe_backoff, now, px=False)
             effects.append(Send(peer, Rpc(control=Control(prune=(prune,)))))
@@ -137,8 +159,11 @@ class GossipSub(PubSubRouter):
     def _on_peer_connected(self, event: inputs.PeerConnected, now: float, effects: Effects) -> None:
         if event.peer == self.id:
             return
-        if self._score is not None and event.peer not in self.peers:
+        new = event.peer not in self.peers
+        if self._score is not None and new:
             self._score.add_peer(event.peer, event.address, now)
+        if self.trunk is not None and new:
+            self.trunk.connected(event.peer, event.protocol, effects)
         super()._on_peer_connected(event, now, effects)
         if not self._table.meshes(event.peer):
             self._floodsub_peers[event.peer] = None
@@ -153,6 +178,8 @@ class GossipSub(PubSubRouter):
         self.fanout.drop_peer(peer)
         self.gossip.forget_peer(peer)
         self._outbox.forget_peer(peer)
+        if self.trunk is not None:
+            self.trunk.gone(peer, effects)
         self._floodsub_peers.pop(peer, None)
         if self._score is not None:
             self._score.remove_peer(peer, now)
@@ -180,8 +207,14 @@ class GossipSub(PubSubRouter):
         prunes: tuple[Prune, ...] = ()
         if control.ihave:
             wanted = self.gossip.on_ihave(peer, control.ihave, self.mesh.links, now, effects)
-        if control.iwant:
-            messages = self.gossip.on_iwant(peer, control.iwant, now, effects)
+        asked = control.iwant
+        if self.trunk is not None:
+            if control.offers_trunk:
+                self.trunk.offered(peer)
+            if control.trunk is not None:
+                asked += self.trunk.heard(peer, control.trunk, now, effects)
+        if asked:
+            messages = self.gossip.on_iwant(peer, asked, now, effects)
             admits = self._peer_filter
             if admits is not None:
                 messages = tuple(m for m in messages if admits(peer, m.topic))
@@ -193,7 +226,8 @@ class GossipSub(PubSubRouter):
             self.gossip.on_idontwant(peer, control.idontwant, effects)
         if wanted or messages or prunes:
             answer = Control(iwant=wanted, prune=prunes) if wanted or prunes else None
-            self._send_split(peer, Rpc(publish=messages, control=answer), effects)
+            rpc = Rpc(publish=messages, control=answer, cause=trace.IWANT if messages else "")
+            self._send_split(peer, rpc, effects)
 
     def _on_grafts(
         self, peer: PeerId, topics: tuple[Topic, ...], now: float, effects: Effects
@@ -251,7 +285,10 @@ class GossipSub(PubSubRouter):
     def _before_validation(
         self, peer: PeerId, message: Message, now: float, effects: Effects
     ) -> None:
-        self.gossip.arrived(peer, message, self.mesh.links.get(message.topic, ()))
+        if self._owing:
+            self.gossip.arrived(peer, message, self.mesh.links.get(message.topic, ()))
+        if self.trunk is not None:
+            self.trunk.arrived(peer, message, now, effects)
         if len(message.data) >= self._config.idontwant_threshold:
             self._tell_unwanted(message, peer, effects)
 
@@ -267,6 +304,8 @@ class GossipSub(PubSubRouter):
             return
         heeds, names = self._table.heeds_idontwant, self.gossip.dialects.names
         heeding = [peer for peer in links if peer != received_from and heeds(peer)]
+        if self.trunk is not None:
+            heeding = [peer for peer in heeding if not self.trunk.is_quiet(message, peer)]
         alike = tuple([peer for peer in heeding if peer not in names])
         if alike:
             effects.append(SendAll(alike, Rpc(control=Control(idontwant=(message.id,)))))
@@ -287,40 +326,72 @@ class GossipSub(PubSubRouter):
         if self._score is not None:
             self._score.reject_message(peer, message.topic, message.id, reason, now)
 
-    def _on_duplicate(self, peer: PeerId, message: Message, now: float) -> None:
+    def _on_duplicate(self, peer: PeerId, message: Message, now: float, effects: Effects) -> None:
         if peer in self._owing:
             self.gossip.arrived(peer, message, self.mesh.links.get(message.topic, ()))
         if self._score is not None:
             self._score.duplicate_message(peer, message.topic, message.id, now)
+        if self.trunk is not None:
+            self.trunk.duplicate(peer, message, now, effects)
 
     def _route(self, message: Message, received_from: PeerId, now: float, effects: Effects) -> int:
         self.gossip.cache.put(message)
         own = received_from == self.id
         if own and len(message.data) >= self._config.idontwant_threshold:
             self._tell_unwanted(message, received_from, effects)
-        message_id, author = message.id, message.author
-        unwanted, names = self.gossip.unwanted, self.gossip.dialects.names
-        pending = self._outbox.pending
-        peers: list[PeerId] = []
+        recipients = self._recipients(message.topic, own, now)
+        if not recipients:
+            return 0
+        author, gossip = message.author, self.gossip
+        chosen: Iterable[PeerId] = recipients
+        told: tuple[PeerId, ...] = ()
+        name = b""
+        if self.trunk is not None:
+            chosen, told, name = self.trunk.divide(message, received_from, recipients, now)
+        peers = [peer for peer in chosen if peer != received_from and peer != author]
         piggybacking: list[PeerId] = []
-        for peer in self._recipients(message.topic, own, now):
-            if peer == received_from or peer == author:
-                continue
-            if unwanted and message_id in unwanted.get(peer, ()):
-                continue
-            if peer in names and names[peer](message) in unwanted.get(peer, ()):
-                continue
-            (piggybacking if pending and peer in pending else peers).append(peer)
-        if peers:
+        if peers and (gossip.unwanted or gossip.dialects.names or self._outbox.pending):
+            peers = self._willing(message, peers, piggybacking)
+        if peers and own and self._config.flood_publish:
+            self._flood(message, peers, effects)
+        elif peers:
             effects.append(SendAll(tuple(peers), message.alone()))
         for peer in piggybacking:
             control = self._outbox.take(peer)
             # A GRAFT must not overtake the announcement of its topic.
             subs = self._take_unannounced(peer)
             self._send_split(peer, Rpc(subs, (message,), control), effects)
-        return len(peers) + len(piggybacking)
+        if told and self.trunk is not None:
+            self.trunk.announce(told, name, effects)
+        return len(peers) + len(piggybacking) + len(told)
 
-    def _recipients(self, topic: Topic, own: bool, now: float) -> Iterable[PeerId]:
+    def _flood(self, message: Message, peers: list[PeerId], effects: Effects) -> None:
+        """Send an own message; copies that do not go along the mesh say why they are sent."""
+        links = self.mesh.links.get(message.topic)
+        linked = tuple([peer for peer in peers if peer in links]) if links else ()
+        if linked:
+            effects.append(SendAll(linked, message.alone()))
+        if len(linked) < len(peers):
+            others = tuple([peer for peer in peers if peer not in links] if links else peers)
+            effects.append(SendAll(others, Rpc((), (message,), cause=trace.FLOOD_PUBLISH)))
+
+    def _willing(
+        self, message: Message, recipients: list[PeerId], piggybacking: list[PeerId]
+    ) -> list[PeerId]:
+        """Those who have not said that they do not want a message, without those to whom we have
+        more to say: they are added to another list."""
+        message_id, unwanted = message.id, self.gossip.unwanted
+        names, pending = self.gossip.dialects.names, self._outbox.pending
+        peers: list[PeerId] = []
+        for peer in recipients:
+            if unwanted and message_id in unwanted.get(peer, ()):
+                continue
+            if peer in names and names[peer](message) in unwanted.get(peer, ()):
+                continue
+            (piggybacking if pending and peer in pending else peers).append(peer)
+        return peers
+
+    def _recipients(self, topic: Topic, own: bool, now: float) -> Collection[PeerId]:
         links = self.mesh.links.get(topic)
         flood = own and self._config.flood_publish
         if links is not None and not (flood or self.direct or self._floodsub_peers):
@@ -347,6 +418,8 @@ class GossipSub(PubSubRouter):
             self._on_heartbeat(now, effects)
         elif timer == _DIRECT_CONNECT:
             self._connect_direct_peers(now, effects)
+        elif timer == ALARM and self.trunk is not None:
+            self.trunk.wanting.on_alarm(now, effects)
         else:
             super()._on_timer(event, now, effects)
 
@@ -357,6 +430,8 @@ class GossipSub(PubSubRouter):
         if self._score is not None:
             self._score.refresh(now)
         self.gossip.start_heartbeat(now, effects)
+        if self.trunk is not None:
+            self.trunk.heartbeat(now)
         changes = MeshChanges()
         improve = self._ticks % self._config.opportunistic_graft_ticks == 0
         outbox = self._outbox
@@ -368,6 +443,10 @@ class GossipSub(PubSubRouter):
         for topic, peers in self.fanout.peers.items():
             for peer, ihave in self.gossip.emit(topic, peers, now):
                 outbox.ihave(peer, ihave)
+        if self.trunk is not None:
+            self.trunk.send_gossip(effects)
+            for topic in self.trunk.probes.due(self.subscriptions, now):
+                self.trunk.probe(topic, self._recipients(topic, True, now), now, effects)
         self._queue_changes(changes, now)
         for peer in list(outbox.pending):
             control = outbox.take(peer)

@@ -381,6 +381,12 @@ class PeerScore:
                 record.peers[peer] = None
                 count_mesh_delivery(topic_stats)
 
+    def announced(self, peer: PeerId, topic: Topic, message_id: MessageId, now: float) -> None:
+        """P3: a mesh peer that we asked not to send a valid message has told us of it."""
+        record = self.records.get(message_id)
+        if record is not None and record.status == VALID:
+            self.duplicate_message(peer, topic, message_id, now)
+
     def charge(self, peer: PeerId, topic: Topic) -> None:
         """P4: a peer brought an invalid message."""
         stats = self._active.get(peer) or self._retained.get(peer)

@@ -9,6 +9,7 @@ from rumormill.core.errors import DecodeError
 from rumormill.core.ids import MessageId, Topic
 from rumormill.protocols.pubsub.config import PubsubLimits
 from rumormill.protocols.pubsub.messages import Control, IHave, PeerInfo, Prune
+from rumormill.protocols.pubsub.trunk_part import OFFER_TAG, TrunkPart
 from rumormill.wire.keys import MAX_ENCODED_KEY_BYTES
 from rumormill.wire.protobuf import MAX_FIELDS, item_fields, next_field, read_varint
 
@@ -51,6 +52,8 @@ class ControlReader:
         self.graft: list[Topic] = []
         self.prune: list[Prune] = []
         self.idontwant: list[MessageId] = []
+        self.offers_trunk = False
+        self.trunk: TrunkPart | None = None
 
     def read(self, data: bytes, position: int, end: int) -> None:
         """Read one control part."""
@@ -85,6 +88,10 @@ class ControlReader:
         elif tag == FIELD_5:
             limit = limits.idontwant_ids
             _read_ids(data, position, end, self.idontwant, id_tag=FIELD_1, limit=limit)
+        elif tag == FIELD_6:
+            for offer, start, stop in item_fields(data, position, end, limits.other_fields):
+                if offer == OFFER_TAG:
+                    self.offers_trunk = read_varint(data, start, stop)[0] != 0
 
     def _read_ihave(self, data: bytes, position: int, end: int) -> None:
         limits = self.limits
@@ -102,6 +109,8 @@ class ControlReader:
             tuple(self.graft),
             tuple(self.prune),
             tuple(self.idontwant),
+            self.offers_trunk,
+            self.trunk,
         )
 
 

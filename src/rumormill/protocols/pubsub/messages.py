@@ -19,6 +19,12 @@ from rumormill.core.trace import (
     RpcMeta,
     SubMeta,
 )
+from rumormill.protocols.pubsub.trunk_part import (
+    EXTENSION,
+    TrunkPart,
+    operations_of,
+    part_size,
+)
 from rumormill.wire.protobuf import field_size, varint_size
 
 
@@ -44,7 +50,7 @@ class Message(msgspec.Struct, gc=False):
 
     def alone(self) -> "Rpc":
         """Return the RPC that carries this message and nothing else."""
-        return Rpc((), (self,), None, self.meta)
+        return Rpc((), (self,), None, self.cached_meta or self.meta)
 
     @property
     def meta(self) -> RpcMeta:
@@ -108,7 +114,8 @@ class Control(msgspec.Struct, frozen=True, gc=False):
     """The control part of an RPC.
 
     The wire allows several IWANT and IDONTWANT lists in one RPC; they mean the same as one list,
-    and are one list here.
+    and are one list here. What an extension of 1.3 says stands beside the control part on the wire,
+    and is an RPC of its own when we send it, so that nothing of it is ever cut.
     """
 
     ihave: tuple[IHave, ...] = ()
@@ -116,6 +123,9 @@ class Control(msgspec.Struct, frozen=True, gc=False):
     graft: tuple[Topic, ...] = ()
     prune: tuple[Prune, ...] = ()
     idontwant: tuple[MessageId, ...] = ()
+    offers_trunk: bool = False
+    """Whether the sender names our extension among those it speaks (1.3)."""
+    trunk: TrunkPart | None = None
 
 
 class Rpc(msgspec.Struct, gc=False):
@@ -125,6 +135,8 @@ class Rpc(msgspec.Struct, gc=False):
     publish: tuple[Message, ...] = ()
     control: Control | None = None
     cached_meta: RpcMeta | None = None
+    cause: str = ""
+    """Why its messages are sent, for the trace alone; empty for ordinary spreading."""
 
     @property
     def meta(self) -> RpcMeta:
@@ -182,7 +194,10 @@ def control_size(control: Control) -> int:
         size += graft_size(topic)
     for prune in control.prune:
         size += prune_size(prune)
-    return size
+    return size + _OFFER_SIZE if control.offers_trunk else size
+
+
+_OFFER_SIZE = field_size(varint_size(EXTENSION << 3) + 1)
 
 
 def rpc_size(rpc: Rpc) -> int:
@@ -193,15 +208,23 @@ def rpc_size(rpc: Rpc) -> int:
 def _size_beside(rpc: Rpc) -> int:
     """Bytes of everything but messages."""
     size = sum([subscription_size(sub) for sub in rpc.subscriptions])
-    return size if rpc.control is None else size + field_size(control_size(rpc.control))
+    control = rpc.control
+    if control is None:
+        return size
+    if control.trunk is None:
+        return size + field_size(control_size(control))
+    inner = control_size(control)
+    return size + part_size(control.trunk) + (field_size(inner) if inner else 0)
 
 
 def _meta_of(rpc: Rpc) -> RpcMeta:
     # Every RPC that arrives is traced; most carry one message, or one kind of control.
     control, publish, subscriptions = rpc.control, rpc.publish, rpc.subscriptions
-    if control is None and len(publish) == 1 and not subscriptions:
+    if control is None and len(publish) == 1 and not subscriptions and not rpc.cause:
         return publish[0].meta
-    carried = [message.meta for message in publish]
+    if control is not None and control.trunk is not None:
+        return _meta_with_trunk(rpc, control, control.trunk)
+    carried = [message.cached_meta or message.meta for message in publish]
     data_size = sum([each.size for each in carried])
     return RpcMeta(
         tuple([each.messages[0] for each in carried]),
@@ -211,7 +234,16 @@ def _meta_of(rpc: Rpc) -> RpcMeta:
         None if control is None else _control_meta_of(control),
         _size_beside(rpc) + data_size,
         data_size,
+        cause=rpc.cause,
     )
+
+
+def _meta_with_trunk(rpc: Rpc, control: Control, part: TrunkPart) -> RpcMeta:
+    """The same for an RPC with an extension's part, which the trace lists as operations."""
+    rest = msgspec.structs.replace(control, trunk=None)
+    meta = _meta_of(Rpc(rpc.subscriptions, rpc.publish, rest if control_size(rest) else None))
+    size = _size_beside(rpc) + meta.data_size
+    return msgspec.structs.replace(meta, size=size, operations=operations_of(part))
 
 
 def _control_meta_of(control: Control) -> ControlMeta:

@@ -34,12 +34,12 @@ from rumormill.core.ids import MessageId, PeerId, Topic, check_topic
 from rumormill.core.inputs import Received, Verdict
 from rumormill.core.machine import View
 from rumormill.core.randomness import Randomness
-from rumormill.core.rate_limit import RateLimit
 from rumormill.protocols.pubsub import reasons
 from rumormill.protocols.pubsub.codec import proof_of
 from rumormill.protocols.pubsub.config import PubSubConfig
 from rumormill.protocols.pubsub.messages import Control, Message, Rpc, SubOpts
 from rumormill.protocols.pubsub.naming import Authorship, message_namer
+from rumormill.protocols.pubsub.peer_state import PeerState
 from rumormill.protocols.pubsub.seen_cache import SeenCache
 from rumormill.protocols.pubsub.split import fits, interleaved, share_rpcs, split_rpc
 from rumormill.protocols.recovery import Recovery
@@ -52,11 +52,6 @@ FUNCTIONS: Final = ("message_id", "subscription_filter", "peer_filter")
 ANNOUNCE_RETRY: Final = 1.0
 """Seconds until a subscription announcement that could not be sent is sent again. go waits up to
 1 s: long enough for a queue to empty, and short beside a heartbeat or two without a new topic."""
-
-_CHANGES_AT_ONCE: Final = 2048
-_CHANGES_PER_SECOND: Final = 50
-"""How often a peer may subscribe or leave: our choice, twice all topics that it may have, and
-then more often than anybody's interests change."""
 
 NO_SUBSCRIBERS = "no connected peer subscribes to the topic"
 ALREADY_PUBLISHED = "a message with this id was published or received before"
@@ -76,19 +71,6 @@ _HANDLERS = {
     inputs.Validated: "_on_validated",
     inputs.Recovered: "_on_recovered",
 }
-
-
-class PeerState(msgspec.Struct):
-    """What is known of a connected peer."""
-
-    protocol: str
-    outbound: bool
-    address: str
-    topics: dict[Topic, None] = {}
-    changes: RateLimit = msgspec.field(
-        default_factory=lambda: RateLimit(_CHANGES_PER_SECOND, _CHANGES_AT_ONCE)
-    )
-    """How often it may subscribe and leave."""
 
 
 class _Announce(msgspec.Struct, frozen=True):
@@ -159,7 +141,7 @@ class PubSubRouter:
             if message_id in self._seen_ids:
                 effects.append(trace.DuplicateMessage(message_id, peer, message.topic))
                 if message_id in self._judged or peer in self._owing:
-                    self._on_duplicate(peer, message, now)
+                    self._on_duplicate(peer, message, now, effects)
             else:
                 self._on_new_message(peer, message, now, effects)
         if len(rpc.publish) > 1:
@@ -203,7 +185,7 @@ class PubSubRouter:
     duplicates do not."""
     _owing: Container[PeerId] = ()  # peers of which every copy matters
 
-    def _on_duplicate(self, peer: PeerId, message: Message, now: float) -> None:
+    def _on_duplicate(self, peer: PeerId, message: Message, now: float, effects: Effects) -> None:
         """A peer brought a further copy of a judged message."""
 
     def _on_control(self, peer: PeerId, control: Control, now: float, effects: Effects) -> None:
@@ -269,10 +251,9 @@ class PubSubRouter:
         if len(safe) == 1:
             self._publish(safe[0], now, effects)
             return
-        batch: list[Effects] = []
+        batch: Effects = []
         for own in safe:
-            batch.append([])
-            self._publish(own, now, batch[-1])
+            self._publish(own, now, batch)
         effects.extend(interleaved(batch, self._settings.max_rpc_size))
 
     def _on_not_stored(self, event: inputs.NotStored, now: float, effects: Effects) -> None:
@@ -309,8 +290,12 @@ class PubSubRouter:
 
     def _on_peer_connected(self, event: inputs.PeerConnected, now: float, effects: Effects) -> None:
         peer = event.peer
-        if peer not in self.peers and peer != self.id:
-            self.peers[peer] = PeerState(event.protocol, event.outbound, event.address)
+        if (known := self.peers.get(peer)) is not None:
+            known.outbound, known.limited = event.outbound, event.limited
+        elif peer != self.id:
+            self.peers[peer] = PeerState(
+                event.protocol, event.outbound, event.address, event.limited
+            )
             effects.append(trace.AddPeer(peer, event.protocol))
         if self.subscriptions and peer != self.id:  # again over another stream: it may not know
             hello = Rpc(subscriptions=tuple(SubOpts(True, topic) for topic in self.subscriptions))
@@ -386,7 +371,7 @@ class PubSubRouter:
             if message.id in self._seen_ids:
                 effects.append(trace.DuplicateMessage(message.id, peer, message.topic))
                 if message.id in self._judged or peer in self._owing:
-                    self._on_duplicate(peer, message, now)
+                    self._on_duplicate(peer, message, now, effects)
                 return
         if message.topic not in self.subscriptions:
             effects.append(trace.Refuse(peer, reasons.NOT_SUBSCRIBED, message.topic))
@@ -399,7 +384,7 @@ class PubSubRouter:
         if message.author == self.id:  # signed by us, so said by us, before we were started again
             effects.append(trace.DuplicateMessage(message.id, peer, message.topic))
             if peer in self._owing:
-                self._on_duplicate(peer, message, now)
+                self._on_duplicate(peer, message, now, effects)
             return
         self._before_validation(peer, message, now, effects)
         event = self._event_of(message)

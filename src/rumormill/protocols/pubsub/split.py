@@ -67,31 +67,29 @@ def round_robin(queues: Iterable[Sequence[Item]]) -> list[Item]:
 class _Shared:
     """Messages for the same peers, on their way into one RPC."""
 
-    __slots__ = ("limit", "messages", "peers", "size")
+    __slots__ = ("cause", "limit", "messages", "peers", "size")
 
-    def __init__(self, peers: tuple[PeerId, ...], limit: int) -> None:
-        self.peers = peers
+    def __init__(self, peers: tuple[PeerId, ...], cause: str, limit: int) -> None:
+        self.peers, self.cause = peers, cause
         self.messages: list[Message] = []
         self.size = 0
         self.limit = limit
 
-    def takes(self, peers: tuple[PeerId, ...], size: int) -> bool:
-        """Whether an RPC of this size for these peers still finds room."""
-        return self.peers == peers and self.size + size <= self.limit
-
-    def add(self, rpc: Rpc, size: int) -> None:
-        """Take the message of an RPC of this size in."""
-        self.messages += rpc.publish
-        self.size += size
+    def takes(self, peers: tuple[PeerId, ...], cause: str, size: int) -> bool:
+        """Whether an RPC of this size for these peers, sent for this cause, still finds room."""
+        alike = self.peers == peers and self.cause == cause
+        return alike and self.size + size <= self.limit
 
     def rpc(self) -> Rpc:
         """Return the RPC."""
         messages = self.messages
-        return messages[0].alone() if len(messages) == 1 else Rpc((), tuple(messages))
+        if len(messages) == 1 and not self.cause:
+            return messages[0].alone()
+        return Rpc((), tuple(messages), cause=self.cause)
 
 
-def interleaved(batch: Iterable[Effects], max_rpc: int) -> Effects:
-    """Join the effects of publishing single messages, their copies in turn.
+def interleaved(batch: Effects, max_rpc: int) -> Effects:
+    """Put the effects of publishing single messages in order, their copies in turn.
 
     No RPC that messages share is longer than `max_rpc`. What is not a copy of a message (what we
     keep and deliver ourselves, IDONTWANT) comes before all copies, the receipts after them.
@@ -101,21 +99,22 @@ def interleaved(batch: Iterable[Effects], max_rpc: int) -> Effects:
     copies: list[_Shared | Send] = []
     receipts: Effects = []
     shared: _Shared | None = None
-    for effects in batch:
-        for effect in effects:
-            if isinstance(effect, Published):
-                receipts.append(effect)
-            elif isinstance(effect, SendAll) and _is_one_message(effect.message):
-                rpc: Rpc = effect.message
-                size = rpc.meta.size
-                if shared is None or not shared.takes(effect.peers, size):
-                    shared = _Shared(effect.peers, limit)
-                    copies.append(shared)
-                shared.add(rpc, size)
-            elif isinstance(effect, Send) and _carries_data(effect.message):
-                copies.append(effect)
-            else:
-                first.append(effect)
+    for effect in batch:
+        if type(effect) is Published:
+            receipts.append(effect)
+        elif type(effect) is SendAll and _is_one_message(effect.message):
+            rpc: Rpc = effect.message
+            message = rpc.publish[0]
+            size = (message.cached_meta or message.meta).size
+            if shared is None or not shared.takes(effect.peers, rpc.cause, size):
+                shared = _Shared(effect.peers, rpc.cause, limit)
+                copies.append(shared)
+            shared.messages.append(message)
+            shared.size += size
+        elif type(effect) is Send and _carries_data(effect.message):
+            copies.append(effect)
+        else:
+            first.append(effect)
     share_rpcs(first, max_rpc)
     return first + _in_turn(copies) + receipts
 
@@ -126,19 +125,22 @@ def share_rpcs(effects: Effects, max_rpc: int) -> None:
     Whoever gets several of them gets them in one RPC, and whoever is told that we want them no more
     (IDONTWANT) is told of as many at once as others heed. That goes before all copies.
     """
-    if sum([type(effect) is SendAll for effect in effects]) < 2:
+    if [*map(type, effects)].count(SendAll) < 2:
         return
     limit = min(SHARED_RPC_BYTES, max_rpc)
     kept: Effects = []
     unwanted: dict[tuple[PeerId, ...], list[MessageId]] = {}
     copies: list[_Shared] = []
     for effect in effects:
-        if isinstance(effect, SendAll) and _is_one_message(effect.message):
-            size = effect.message.meta.size
-            if not copies or not copies[-1].takes(effect.peers, size):
-                copies.append(_Shared(effect.peers, limit))
-            copies[-1].add(effect.message, size)
-        elif isinstance(effect, SendAll) and (ids := _unwanted(effect.message)):
+        if type(effect) is SendAll and _is_one_message(effect.message):
+            rpc: Rpc = effect.message
+            message = rpc.publish[0]
+            size = (message.cached_meta or message.meta).size
+            if not copies or not copies[-1].takes(effect.peers, rpc.cause, size):
+                copies.append(_Shared(effect.peers, rpc.cause, limit))
+            copies[-1].messages.append(message)
+            copies[-1].size += size
+        elif type(effect) is SendAll and (ids := _unwanted(effect.message)):
             unwanted.setdefault(effect.peers, []).extend(ids)
         else:
             kept.append(effect)
@@ -168,7 +170,7 @@ def _in_turn(copies: list["_Shared | Send"]) -> Effects:
 
 
 def _is_one_message(rpc: object) -> TypeGuard[Rpc]:
-    return _carries_data(rpc) and len(rpc.publish) == 1 and rpc.control is None
+    return type(rpc) is Rpc and len(rpc.publish) == 1 and rpc.control is None
 
 
 def _carries_data(rpc: object) -> TypeGuard[Rpc]:
@@ -211,7 +213,7 @@ def split_rpc(rpc: Rpc, max_bytes: int) -> tuple[list[Rpc], list[Rpc]]:
     if fits(rpc, size, max_bytes):
         return ([rpc] if size else []), []
     limits = SENT_LIMITS
-    packer = _Packer(max_bytes)
+    packer = _Packer(max_bytes, rpc.cause)
     for sub in rpc.subscriptions:
         packer.add_subscription(sub)
     for message in rpc.publish:
@@ -240,16 +242,21 @@ class _Part(msgspec.Struct):
     said: int = 0
     control: int = 0
 
-    def rpc(self) -> Rpc:
-        subscriptions, publish, *controls = map(tuple, msgspec.structs.astuple(self)[:7])
-        return Rpc(subscriptions, publish, Control(*controls) if self.control else None)
+    def rpc(self, cause: str) -> Rpc:
+        control = None
+        if self.control:
+            ids = tuple(self.iwant), tuple(self.idontwant)
+            links = tuple(self.graft), tuple(self.prune)
+            control = Control(tuple(self.ihave), ids[0], *links, ids[1])
+        subscriptions, publish = tuple(self.subscriptions), tuple(self.publish)
+        return Rpc(subscriptions, publish, control, cause=cause if publish else "")
 
 
 class _Packer:
     """Fills one part after the other."""
 
-    def __init__(self, max_bytes: int) -> None:
-        self.max_bytes = max_bytes
+    def __init__(self, max_bytes: int, cause: str) -> None:
+        self.max_bytes, self.cause = max_bytes, cause
         self.parts: list[Rpc] = []
         self.oversized: list[Rpc] = []
         self.open = _Part()
@@ -265,7 +272,7 @@ class _Packer:
         part = self.open
         if part.plain or part.control:
             size = part.plain + (field_size(part.control) if part.control else 0)
-            (self.parts if size <= self.max_bytes else self.oversized).append(part.rpc())
+            (self.parts if size <= self.max_bytes else self.oversized).append(part.rpc(self.cause))
             self.open = _Part()
 
     def add(self, kind: str, item: object, most: int, *, plain: int = 0, control: int = 0) -> None:

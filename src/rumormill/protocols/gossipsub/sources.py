@@ -1,0 +1,161 @@
+"""Sources: who publishes in a topic, and by which of our mesh links its messages come and go.
+
+The rule: a table of sources is bounded per topic, the longest silent goes first, and a source that
+has none costs copies and nothing else: its messages go to the whole mesh. So does everything of a
+source whose tag another source has already.
+"""
+
+from collections.abc import Container, Iterable
+from typing import Final
+
+import msgspec
+
+from rumormill.core.ids import PeerId, Topic
+from rumormill.protocols.pubsub.messages import Message
+from rumormill.protocols.pubsub.trunk_part import mark_of, tag_of
+
+_GAIN: Final = 1 / 8
+_DEVIATION_GAIN: Final = 1 / 4
+"""How fast a smoothed time follows new ones: those of RFC 6298, which has the same problem."""
+YOUNG: Final = 0.4
+"""Seconds in which a source is young, and nobody can have heard who wants its messages: our choice,
+a long round trip."""
+FEW: Final = 2
+"""To how many who have not choked it a source's messages go while it is young: our choice. Of a
+burst that is as long as a round trip, no choke can have come yet."""
+FEW_FIRST: Final = 2
+"""To how many the first message of a source goes where other sources show to whom: our choice; with
+one the slowest are much later, three bring little (docs/trunk.md)."""
+_WITNESSES: Final = 32
+"""Other sources that are heeded for that, the last heard: our choice."""
+
+
+class Source(msgspec.Struct):
+    """One author in one topic, as this peer sees it."""
+
+    topic: Topic
+    author: PeerId
+    tag: bytes
+    eager: dict[PeerId, None]
+    """Whom we send its messages; all other peers that speak the extension are told of them."""
+    born: float
+    heard: float
+    parent: PeerId = b""
+    """Who sends us its messages; nobody yet, or nobody any more, if empty."""
+    backup: PeerId = b""
+    """Who had its last message next."""
+    choked: dict[PeerId, float] = msgspec.field(default_factory=dict)
+    """Whom we asked not to send, and when."""
+    lag: float = 0.0
+    deviation: float = 0.0
+    """How long the parent's message comes behind the first announcement of it, or before."""
+    elected: float = 0.0
+    """When the parent was made one for its announcements."""
+    rival: PeerId = b""
+    wins: int = 0
+    """Who announced the last messages well before the parent brought them, and how many."""
+    shunned: dict[PeerId, float] = msgspec.field(default_factory=dict)
+    """Who was a parent, and was too late; and until when it is none again."""
+    messages: int = 0
+
+    def measure(self, lag: float) -> None:
+        """Take in how far the parent was behind."""
+        error = lag - self.lag
+        self.lag += _GAIN * error
+        self.deviation += _DEVIATION_GAIN * (abs(error) - self.deviation)
+
+    def some(self) -> Container[PeerId]:
+        """A few of those who have not choked us, others for each message."""
+        eager = list(self.eager)
+        start = self.messages * FEW % max(1, len(eager))
+        return (eager + eager)[start : start + FEW]
+
+
+class Sources:
+    """The sources of all topics, the longest silent first."""
+
+    def __init__(self, most: int) -> None:
+        self.by_topic: dict[Topic, dict[PeerId, Source]] = {}
+        self.by_tag: dict[bytes, Source] = {}
+        self.evicted = 0
+        """Sources that were forgotten early to make room, or have the tag of another."""
+        self._most = most
+
+    def get(self, topic: Topic, author: PeerId) -> Source | None:
+        """A source that is known."""
+        known = self.by_topic.get(topic)
+        return None if known is None else known.get(author)
+
+    def add(
+        self, topic: Topic, author: PeerId, eager: dict[PeerId, None], now: float
+    ) -> Source | None:
+        """Enter a source that is not known; None if its tag is taken."""
+        tag = tag_of(topic, author)
+        if tag in self.by_tag:
+            self.evicted += 1
+            return None
+        known = self.by_topic.setdefault(topic, {})
+        if len(known) >= self._most:
+            self.evicted += 1
+            self.forget(next(iter(known.values())))
+            known = self.by_topic.setdefault(topic, {})
+        source = known[author] = self.by_tag[tag] = Source(topic, author, tag, eager, now, now)
+        return source
+
+    def first_eager(
+        self, topic: Topic, links: dict[PeerId, None], sender: PeerId, now: float
+    ) -> dict[PeerId, None]:
+        """Whom a new source's messages are sent: those who want most of what others publish.
+
+        What comes from the same neighbour as its first message counts four times: it has come the
+        same way, and so goes on the same way. If there is nothing to go by, everybody.
+        """
+        known = list(self.by_topic.get(topic, {}).values())[-_WITNESSES:]
+        old = [source for source in known if now - source.born >= YOUNG]
+        if not old:
+            return dict(links)
+        votes = {peer: 0 for peer in links if peer != sender}
+        for source in old:
+            for peer in source.eager:
+                if peer in votes:
+                    votes[peer] += 4 if source.parent == sender else 1
+        return dict.fromkeys(sorted(votes, key=lambda peer: -votes[peer])[:FEW_FIRST])
+
+    def names_of(self, messages: Iterable[Message]) -> list[bytes] | None:
+        """What messages are called, those of a source together; None if one has no name."""
+        names = []
+        for message in messages:
+            source = self.get(message.topic, message.author)
+            if source is None or not message.seqno:
+                return None
+            names.append(source.tag + mark_of(message.seqno))
+        return sorted(names)
+
+    def touch(self, source: Source, now: float) -> None:
+        """Something of a source was heard."""
+        source.heard = now
+        known = self.by_topic[source.topic]
+        known[source.author] = known.pop(source.author)
+
+    def forget(self, source: Source) -> None:
+        """Drop a source."""
+        known = self.by_topic[source.topic]
+        del known[source.author], self.by_tag[source.tag]
+        if not known:
+            del self.by_topic[source.topic]
+
+    def leave(self, topic: Topic) -> None:
+        """Drop all sources of a topic."""
+        for source in list(self.by_topic.get(topic, {}).values()):
+            self.forget(source)
+
+    def sweep(self, horizon: float) -> None:
+        """Drop sources that were silent since `horizon`."""
+        for known in list(self.by_topic.values()):
+            silent = []
+            for source in known.values():
+                if source.heard >= horizon:
+                    break
+                silent.append(source)
+            for source in silent:
+                self.forget(source)

@@ -1,0 +1,496 @@
+"""Trunk: a tree for each source inside the mesh, so that a message comes once and as soon as ever.
+
+In a mesh the first copy of a message travels along the fastest path and the others are for nothing.
+So a peer tells every neighbour but the one that was first with a source's last message: of this
+source announcements only, please (choke). What is left of the mesh is the tree of fastest paths
+from that source, and no two sources need share one: a single tree for all would be half as slow
+again. The other links stay: over them each message is announced, in eight bytes and at once. An
+announcement that the message does not follow within the time it usually takes is answered by
+asking for the message and for the next one too; whoever announces well before the parent delivers
+becomes the parent; a parent that is lost is replaced by the neighbour that had
+the last message next. A source that is new, or was silent for long, has no tree, and its message
+goes where most of what others publish goes, or to the whole mesh, as in GossipSub: that, or a probe
+without content, is what grows the tree.
+
+The receiver alone decides, each link by itself, and nothing depends on an agreement: a choke that
+is lost costs a copy, an unchoke that is lost costs one more announcement. Peers that do not speak
+the extension are sent everything and owe nothing.
+
+Announcements are believed at a price: who was asked for what it had announced and did not bring it
+in time is not asked again for a while, and is charged (P7) when it makes a habit of it.
+"""
+
+from collections.abc import Container, Iterable
+from typing import Final
+
+import msgspec
+
+from rumormill.core import trace
+from rumormill.core.effects import Effects, Send, SendAll
+from rumormill.core.ids import MessageId, PeerId, Topic
+from rumormill.core.trace import CHOKE_RACE, DuplicateMessage
+from rumormill.protocols.gossipsub import reasons
+from rumormill.protocols.gossipsub.peers import GOSSIPSUB_1_3, PeerTable
+from rumormill.protocols.gossipsub.sources import YOUNG, Source, Sources
+from rumormill.protocols.gossipsub.trunk_missing import (
+    SHUNNED,
+    Letters,
+    Missing,
+    Speaker,
+    Wanting,
+    tell,
+)
+from rumormill.protocols.gossipsub.trunk_probes import Probes
+from rumormill.protocols.pubsub.messages import Control, Message, Rpc
+from rumormill.protocols.pubsub.trunk_part import (
+    ANSWER,
+    CALL,
+    NAMES_MAX,
+    TAG_BYTES,
+    Probe,
+    TrunkPart,
+    mark_of,
+)
+
+RACE: Final = 1.0
+"""Seconds in which copies may still arrive that left before our choke did: our choice, some round
+trips."""
+_CHOKE_AGAIN: Final = 0.4
+"""Seconds after which a choke is repeated to a peer that still sends: our choice, a long round
+trip."""
+MARGIN: Final = 0.01
+"""Seconds that an announcement must be ahead of the parent to count: our choice, some jitter."""
+WINS: Final = 2
+"""Messages in a row that a rival must win to become the parent."""
+OPENED: Final = 2
+"""Links that a newcomer to a topic opens for all sources: our choice, one may be a bad one."""
+HAVES_MAX: Final = 5000
+"""Announcements heeded per peer and heartbeat, as with IHAVE (go)."""
+_GENERATION: Final = 5
+"""Heartbeats after which names of messages begin to be forgotten, and are after as many more; as
+long as the message cache answers requests."""
+
+
+class _Arrival(msgspec.Struct):
+    """A message that we have."""
+
+    id: MessageId
+    source: Source
+    at: float
+    """When it came."""
+    holders: tuple[PeerId, ...] = ()
+    """Who announced it before we had it."""
+    seconded: bool = False
+
+
+class Trunk:
+    """The trees of all sources, as this peer sees them."""
+
+    def __init__(self, own: PeerId, table: PeerTable, links: dict[Topic, dict[PeerId, None]]):
+        self.speakers: dict[PeerId, Speaker] = {}
+        self.sources = Sources(table.config.trunk_sources)
+        self.wanting = Wanting(self.sources, self.speakers, table.trust, links)
+        self.probes = Probes(table.config.probes, table.randomness)
+        self._own, self._table, self._links = own, table, links
+        self._recent: dict[bytes, _Arrival] = {}
+        self._older: dict[bytes, _Arrival] = {}
+        self._opened: dict[Topic, int] = {}
+        self._told: dict[Topic, dict[PeerId, int]] = {}
+        """The heartbeat at which a peer outside the mesh was last told of messages."""
+        self._gossip: dict[PeerId, list[bytes]] = {}
+        self._ticks = 0
+
+    # Peers and links.
+
+    def connected(self, peer: PeerId, protocol: str, effects: Effects) -> None:
+        """Offer the extension, before anything else is said, to a peer that may know it."""
+        if protocol == GOSSIPSUB_1_3:
+            effects.append(Send(peer, Rpc(control=Control(offers_trunk=True))))
+
+    def offered(self, peer: PeerId) -> None:
+        """A peer speaks the extension."""
+        if self._table.peers[peer].protocol == GOSSIPSUB_1_3:
+            self.speakers.setdefault(peer, Speaker())
+
+    def linked(self, topic: Topic, peer: PeerId, now: float, effects: Effects) -> None:
+        """A mesh link is new. It carries announcements of the sources that have a tree.
+
+        A newcomer, who has no parents at all, opens the first of its links for all sources.
+        """
+        speaker = self.speakers.get(peer)
+        if speaker is None:
+            return
+        if not speaker.measured:
+            speaker.called = now
+            tell(peer, TrunkPart(echo=CALL), effects)
+        if self.sources.by_topic.get(topic):
+            return
+        opened = self._opened.get(topic, 0)
+        if opened < OPENED:
+            self._opened[topic] = opened + 1
+            tell(peer, TrunkPart(opened=(topic,)), effects)
+
+    def unlinked(self, topic: Topic, peer: PeerId, effects: Effects) -> None:
+        """A mesh link is gone: whatever came over it must come from elsewhere, from now on."""
+        letters = Letters()
+        for source in self.sources.by_topic.get(topic, {}).values():
+            self._lose(source, peer, letters)
+        letters.send(effects)
+
+    def gone(self, peer: PeerId, effects: Effects) -> None:
+        """A peer is gone."""
+        self.speakers.pop(peer, None)
+        self._gossip.pop(peer, None)
+        self.probes.forget_peer(peer)
+        for told in self._told.values():
+            told.pop(peer, None)
+        letters = Letters()
+        for known in self.sources.by_topic.values():
+            for source in known.values():
+                source.shunned.pop(peer, None)
+                self._lose(source, peer, letters)
+        letters.send(effects)
+
+    def left(self, topic: Topic) -> None:
+        """We have left a topic."""
+        self.sources.leave(topic)
+        self._opened.pop(topic, None)
+        self._told.pop(topic, None)
+
+    def _lose(self, source: Source, peer: PeerId, letters: Letters) -> None:
+        source.eager.pop(peer, None)
+        source.choked.pop(peer, None)
+        if source.backup == peer:
+            source.backup = b""
+        if source.parent != peer:
+            return
+        source.parent, source.backup = source.backup, b""
+        wanted = [source.parent] if source.parent else list(source.choked)
+        for other in wanted:  # with nobody to fall back on, everybody may send
+            source.choked.pop(other, None)
+            letters.unchokes.setdefault(other, []).append(source.tag)
+
+    # The way of a message.
+
+    def arrived(self, peer: PeerId, message: Message, now: float, effects: Effects) -> None:
+        """A peer brought a new message."""
+        source = self._source_of(message, peer, now)
+        if source is not None:
+            name = source.tag + mark_of(message.seqno)
+            missing = self.wanting.take(peer, name, now)
+            holders = () if missing is None else tuple(missing.announcers)
+            self._recent[name] = _Arrival(message.id, source, now, holders)
+            self._elect(source, peer, missing, now, effects)
+
+    def _source_of(self, message: Message, sender: PeerId, now: float) -> Source | None:
+        topic, author = message.topic, message.author
+        if not author or not message.seqno:
+            return None
+        source = self.sources.get(topic, author)
+        if source is None:
+            eager = self.sources.first_eager(topic, self._links.get(topic, {}), sender, now)
+            return self.sources.add(topic, author, eager, now)
+        self.sources.touch(source, now)
+        source.messages += 1
+        return source
+
+    def _elect(
+        self, source: Source, peer: PeerId, missing: Missing | None, now: float, effects: Effects
+    ) -> None:
+        """Decide who is to send us a source's messages, now that `peer` was the first."""
+        links = self._links.get(source.topic, ())
+        lead = 0.0 if missing is None else now - missing.since
+        if peer != source.parent:
+            if source.parent and now - source.born < YOUNG:
+                return  # the parent may have been among those who were only to announce it
+            trusted = source.parent and source.shunned.get(source.parent, 0.0) <= now
+            if trusted and missing is not None and missing.asked and lead > MARGIN:
+                return  # it was asked for: whose next message comes first is the parent
+            if peer not in links and peer != source.author and peer not in self._table.direct:
+                return  # it was asked for, outside the mesh
+            if source.parent and now - source.choked.get(peer, -RACE) < RACE:
+                return  # it left before our choke came
+            if source.choked.pop(peer, None) is not None:
+                tell(peer, TrunkPart(unchoke=(source.tag,)), effects)
+            if missing is not None and source.parent in missing.announcers:
+                self._distrust(source, now)
+            source.parent = peer
+            source.rival = b""
+            return
+        first = self._first(source, missing, links, now)
+        if missing is not None and (not missing.asked or now < missing.answer):
+            source.measure(lead)
+        if not first or lead <= MARGIN:
+            source.rival = b""
+            return
+        source.wins = source.wins + 1 if source.rival == first else 1
+        source.rival = first
+        if source.wins >= WINS and self._may_try(first, now):
+            # The old parent sends until its next message turns out to come second.
+            source.parent, source.rival, source.elected = first, b"", now
+            source.choked.pop(first, None)
+            tell(first, TrunkPart(unchoke=(source.tag,)), effects)
+
+    def _may_try(self, peer: PeerId, now: float) -> bool:
+        """Whether announcements are enough; of who has brought nothing yet, now and then."""
+        speaker = self.speakers.get(peer)
+        if speaker is None or not (speaker.proven or now - speaker.tried >= SHUNNED):
+            return False
+        speaker.tried = now
+        return True
+
+    def _distrust(self, source: Source, now: float) -> None:
+        """The parent announces, early as ever, what it should send: it may not have it at all."""
+        speaker = self.speakers.get(source.parent)
+        if speaker is not None and now - source.elected > _CHOKE_AGAIN:
+            source.shunned[source.parent] = now + SHUNNED
+            speaker.proven = False
+
+    def _first(
+        self, source: Source, missing: Missing | None, links: Container[PeerId], now: float
+    ) -> PeerId:
+        """Who announced a message first and could be a parent; nobody if that is empty."""
+        if missing is None:
+            return b""
+        first = missing.announcers[0]
+        if first in links and source.shunned.get(first, 0.0) <= now:
+            return first
+        return b""
+
+    def duplicate(self, peer: PeerId, message: Message, now: float, effects: Effects) -> None:
+        """A peer brought a message again, as the last effect says."""
+        source = self.sources.get(message.topic, message.author)
+        if source is None or peer not in self.speakers or message.author == self._own:
+            return
+        name = source.tag + mark_of(message.seqno)
+        self.wanting.kept(peer, name, now)
+        if peer == source.parent:
+            return
+        if peer not in self._links.get(message.topic, ()) and peer != message.author:
+            return  # it was asked for, outside the mesh
+        if not source.parent:
+            source.parent = peer
+            return
+        self._second(source, name, peer, now)
+        told = source.choked.get(peer)
+        if told is not None:
+            effects[-1] = DuplicateMessage(message.id, peer, message.topic, CHOKE_RACE)
+        self._choke(source, peer, now, effects)
+
+    def _choke(self, source: Source, peer: PeerId, now: float, effects: Effects) -> None:
+        """Ask a peer not to send, unless it has hardly heard that we did."""
+        if now - source.choked.get(peer, -_CHOKE_AGAIN) >= _CHOKE_AGAIN:
+            source.choked[peer] = now
+            tell(peer, TrunkPart(choke=(source.tag,)), effects)
+
+    def _second(self, source: Source, name: bytes, peer: PeerId, now: float) -> _Arrival | None:
+        """Note who had a message next after the parent."""
+        arrival = self._recent.get(name) or self._older.get(name)
+        if arrival is not None and not arrival.seconded and peer != source.parent:
+            arrival.seconded = peer in self._links.get(source.topic, ())
+            if arrival.seconded:
+                source.backup = peer
+                if not arrival.holders:  # the parent was ahead
+                    source.measure(arrival.at - now)
+        return arrival
+
+    def divide(
+        self, message: Message, received_from: PeerId, peers: Iterable[PeerId], now: float
+    ) -> tuple[Iterable[PeerId], tuple[PeerId, ...], bytes]:
+        """Say who is sent a message, who is told of it, and its name; the rest has it already."""
+        source = self.sources.get(message.topic, message.author)
+        if source is None and message.author == self._own:
+            source = self.sources.add(message.topic, self._own, dict.fromkeys(peers), now)
+        if source is None:
+            return peers, (), b""
+        name = source.tag + mark_of(message.seqno)
+        arrival = self._recent.get(name)
+        if arrival is None:  # it is our own
+            self.probes.published(message.topic, now)
+            self.sources.touch(source, now)
+            arrival = self._recent[name] = _Arrival(message.id, source, now)
+        holders, speakers = arrival.holders, self.speakers
+        eager: Container[PeerId] = source.eager
+        for holder in holders:
+            self._credit(holder, arrival, now)
+        if source.messages and now - source.born < YOUNG and message.author != self._own:
+            eager = source.some()
+        sent = [peer for peer in peers if peer not in speakers or peer in eager]
+        told = [peer for peer in peers if peer in speakers and peer not in eager]
+        having = (*holders, received_from, message.author)
+        told = [peer for peer in told if peer not in having]
+        if holders:
+            sent = [peer for peer in sent if peer not in holders]
+        return sent, tuple(told), name
+
+    def announce(self, peers: tuple[PeerId, ...], name: bytes, effects: Effects) -> None:
+        """Tell peers of a message."""
+        effects.append(SendAll(peers, Rpc(control=Control(trunk=TrunkPart(have=(name,))))))
+
+    def is_quiet(self, message: Message, peer: PeerId) -> bool:
+        """Whether a peer would not send us this message anyway: ours, or one that has a tree."""
+        if peer not in self.speakers:
+            return False
+        source = self.sources.get(message.topic, message.author)
+        return message.author == self._own or (source is not None and source.messages > 0)
+
+    # What peers say.
+
+    def heard(
+        self, peer: PeerId, part: TrunkPart, now: float, effects: Effects
+    ) -> tuple[MessageId, ...]:
+        """Take a peer's part; return the ids of messages that it asks for."""
+        speaker = self.speakers.get(peer)
+        if speaker is None:  # who speaks it has had our offer, even if its own was lost
+            self.offered(peer)
+            speaker = self.speakers.get(peer)
+        if speaker is None:
+            effects.append(trace.Refuse(peer, reasons.TRUNK_NOT_OFFERED))
+            return ()
+        if part.have:
+            self._on_have(peer, speaker, part.have, now, effects)
+        for tag in part.choke:
+            source = self.sources.by_tag.get(tag)
+            if source is not None and peer in source.eager:
+                del source.eager[peer]
+        for tag in part.unchoke:
+            source = self.sources.by_tag.get(tag)
+            if source is not None and peer in self._table.topics.get(source.topic, ()):
+                source.eager[peer] = None
+        for topic in part.opened:
+            if peer in self._table.topics.get(topic, ()):
+                for source in self.sources.by_topic.get(topic, {}).values():
+                    source.eager[peer] = None
+        if part.echo == CALL:
+            tell(peer, TrunkPart(echo=ANSWER), effects)
+        elif part.echo == ANSWER and speaker.called:
+            speaker.took(now - speaker.called)
+            speaker.called = 0.0
+        if part.probes:
+            self._on_probes(peer, part.probes, now, effects)
+        return tuple(self._wanted(peer, part.want, effects)) if part.want else ()
+
+    def _wanted(self, peer: PeerId, names: tuple[bytes, ...], effects: Effects) -> list[MessageId]:
+        found = [self._recent.get(name) or self._older.get(name) for name in names]
+        known = [arrival.id for arrival in found if arrival is not None]
+        if len(known) < len(names):
+            unknown = len(names) - len(known)
+            effects.append(trace.Refuse(peer, reasons.IWANT_UNKNOWN, count=unknown))
+        return known
+
+    def _on_have(
+        self,
+        peer: PeerId,
+        speaker: Speaker,
+        names: tuple[bytes, ...],
+        now: float,
+        effects: Effects,
+    ) -> None:
+        if not self._table.trust.gossips(peer, now):
+            effects.append(trace.Refuse(peer, reasons.BELOW_GOSSIP_THRESHOLD))
+            return
+        heeded = names[: max(0, HAVES_MAX - speaker.haves)]
+        speaker.haves += len(names)
+        if len(heeded) < len(names):
+            refused = len(names) - len(heeded)
+            effects.append(trace.Refuse(peer, reasons.HAVE_TOO_MANY, count=refused))
+        for name in heeded:
+            source = self.sources.by_tag.get(name[:TAG_BYTES])
+            if source is not None:
+                arrival = self._second(source, name, peer, now)
+                if arrival is not None:
+                    self._credit(peer, arrival, now)
+                    continue
+            if speaker.shunned <= now:
+                self.wanting.announced(peer, name, source, now, effects)
+
+    def _credit(self, peer: PeerId, arrival: _Arrival, now: float) -> None:
+        """P3: a neighbour that we keep from sending has a message as early as if it had sent it."""
+        scores = self._table.trust.scores
+        if scores is not None and peer in arrival.source.choked:
+            scores.announced(peer, arrival.source.topic, arrival.id, now)
+
+    # Probes.
+
+    def probe(self, topic: Topic, peers: Iterable[PeerId], now: float, effects: Effects) -> None:
+        """Show the way to our own messages: along the tree, or everywhere if there is none."""
+        source = self.sources.get(topic, self._own)
+        if source is None:
+            source = self.sources.add(topic, self._own, dict.fromkeys(peers), now)
+        if source is not None:
+            probe = Probe(topic, self._own, self.probes.next_number())
+            self._pass_on(source, probe, peers, b"", now, effects)
+
+    def _pass_on(
+        self,
+        source: Source,
+        probe: Probe,
+        peers: Iterable[PeerId],
+        sender: PeerId,
+        now: float,
+        effects: Effects,
+    ) -> None:
+        self.sources.touch(source, now)
+        eager, speakers = source.eager, self.speakers
+        others = [peer for peer in peers if peer in eager and peer in speakers and peer != sender]
+        if others:
+            rpc = Rpc(control=Control(trunk=TrunkPart(probes=(probe,))))
+            effects.append(SendAll(tuple(others), rpc))
+
+    def _on_probes(
+        self, peer: PeerId, probes: tuple[Probe, ...], now: float, effects: Effects
+    ) -> None:
+        for probe in probes:
+            topic, author = probe.topic, probe.source
+            links = self._links.get(topic)
+            if links is None or author == self._own or (peer not in links and peer != author):
+                continue
+            new = self.probes.is_new(topic, author, probe.number)
+            if new is None or not self.probes.admits(peer):
+                effects.append(trace.Refuse(peer, reasons.PROBE_TOO_MANY, topic))
+                continue
+            source = self.sources.get(topic, author)
+            if source is None:
+                source = self.sources.add(topic, author, dict.fromkeys(links), now)
+            if source is None:
+                continue
+            if not source.parent:
+                source.parent = peer
+            if new:
+                self._pass_on(source, probe, links, peer, now, effects)
+            if peer != source.parent:
+                self._choke(source, peer, now, effects)
+
+    # Gossip.
+
+    def gossip(self, peer: PeerId, names: list[bytes]) -> None:
+        """Tell a peer outside the mesh of messages, with what else it is told in this heartbeat."""
+        if names:
+            self._gossip.setdefault(peer, []).extend(names)
+
+    def windows_untold(self, peer: PeerId, topic: Topic) -> int:
+        """In how many of the last heartbeats a peer was not told of a topic; now it is."""
+        told = self._told.setdefault(topic, {})
+        last = told.get(peer, 0)
+        told[peer] = self._ticks
+        return self._ticks - last
+
+    def send_gossip(self, effects: Effects) -> None:
+        """Send what there is to tell."""
+        gossip, self._gossip = self._gossip, {}
+        for peer, names in gossip.items():
+            for at in range(0, len(names), NAMES_MAX):
+                tell(peer, TrunkPart(have=tuple(names[at : at + NAMES_MAX])), effects)
+
+    # Time passes.
+
+    def heartbeat(self, now: float) -> None:
+        """Begin new counts, and forget what is old."""
+        self._ticks += 1
+        for speaker in self.speakers.values():
+            speaker.haves = 0
+        if self._ticks % _GENERATION == 0:
+            self._recent, self._older = {}, self._recent
+            self.sources.sweep(now - self._table.config.trunk_memory)
+            self.probes.sweep(self.sources.by_topic)
+        self.wanting.sweep(now)

@@ -1,0 +1,253 @@
+"""What was announced and is not here: when to ask for it, and whom (trunk).
+
+A message that is announced is on its way by the tree as well, most of the time. So it is asked for
+only when the parent is later than it usually is, then of one announcer after the other, the nearest
+first: the next when the answer is late, or when it could answer sooner. Whoever is asked may send
+the next message too: the parent is late, or gone, or behind somebody who is.
+
+Who was asked and did not bring the message in time has not kept its word. Links lose things, so it
+is charged (P7) and shunned only when that happens several times in a row. Who has brought something
+before is asked before those who have only announced.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from rumormill.core.effects import Effects, Send, SetTimer
+from rumormill.core.ids import PeerId, Topic
+from rumormill.protocols.gossipsub import reasons
+from rumormill.protocols.gossipsub.score import Trust
+from rumormill.protocols.gossipsub.sources import YOUNG, Source, Sources
+from rumormill.protocols.pubsub.messages import Control, Rpc
+from rumormill.protocols.pubsub.trunk_part import TAG_BYTES, TrunkPart
+
+ALARM: Final = "trunk"
+"""The timer of what is announced and does not come."""
+
+SHORTEST_WAIT: Final = 0.005
+LONGEST_WAIT: Final = 0.15
+"""Seconds between an announcement and asking for the message. Our choice: below what people notice,
+and long enough that a link's jitter is no reason to ask."""
+_GAIN_OF_ANOTHER: Final = 0.02
+"""Seconds by which an announcer must be expected to answer before the one that was asked, to be
+asked too: our choice."""
+_FIRST_ROUND_TRIP: Final = 0.2
+"""Seconds that an answer takes, as long as nothing is known of the peer: our choice, around half
+the world."""
+SHUNNED: Final = 60.0
+"""Seconds for which a peer that was too late wins no election, or that broke its word is not asked.
+Our choice, as long as a back-off."""
+UNKEPT: Final = 3
+"""Announcements in a row that a peer may fail to keep: our choice, links lose things."""
+_PATIENCE: Final = 0.3
+"""Seconds after two round trips in which an announcement may still be kept: our choice."""
+MISSING_MAX: Final = 10_000
+"""Our choice: announced messages that are waited for; more than come in the time they may take."""
+_GIVEN_UP: Final = 3.0
+"""Seconds after which gossip is left to bring a message, or nothing."""
+
+_NEVER: Final = float("inf")
+
+
+class Speaker(msgspec.Struct):
+    """A peer that speaks the extension."""
+
+    haves: int = 0
+    """Announcements since the last heartbeat."""
+    round_trip: float = _FIRST_ROUND_TRIP
+    measured: bool = False
+    called: float = 0.0
+    """When it was called, to measure the round trip; never, or it has answered, if zero."""
+    unkept: int = 0
+    """Announcements in a row that it did not keep."""
+    shunned: float = 0.0
+    """Until when it is not asked."""
+    proven: bool = False
+    """Whether it has ever brought a message, and kept its word since."""
+    tried: float = -SHUNNED
+    """When it was last trusted for its announcements alone."""
+    owed: dict[bytes, float] = msgspec.field(default_factory=dict)
+    """What it was asked for and has not brought, and when; no more than count in a row."""
+
+    def took(self, seconds: float) -> None:
+        """Take in how long an answer took."""
+        gain = 1 / 4 if self.measured else 1.0
+        self.round_trip += gain * (seconds - self.round_trip)
+        self.measured = True
+
+
+class Missing(msgspec.Struct):
+    """A message that was announced and is not here."""
+
+    since: float
+    due: float
+    announcers: list[PeerId]
+    answer: float = _NEVER
+    """When whoever was asked last should have answered."""
+    asked: int = 0
+    """How many of the announcers were asked, or passed over."""
+
+
+def tell(peer: PeerId, part: TrunkPart, effects: Effects) -> None:
+    """Send a peer the extension's part alone."""
+    effects.append(Send(peer, Rpc(control=Control(trunk=part))))
+
+
+class Letters:
+    """What peers are told in one go: one RPC each."""
+
+    def __init__(self) -> None:
+        self.wants: dict[PeerId, list[bytes]] = {}
+        self.unchokes: dict[PeerId, list[bytes]] = {}
+
+    def send(self, effects: Effects) -> None:
+        """Send it."""
+        for peer in self.wants | self.unchokes:
+            names, tags = self.wants.get(peer, ()), self.unchokes.get(peer, ())
+            tell(peer, TrunkPart(want=tuple(names), unchoke=tuple(tags)), effects)
+
+
+class Wanting:
+    """The messages that are announced and not here."""
+
+    def __init__(
+        self,
+        sources: Sources,
+        speakers: dict[PeerId, Speaker],
+        trust: Trust,
+        links: Mapping[Topic, Mapping[PeerId, None]],
+    ) -> None:
+        self.unwatched = 0
+        """Announcements that were not followed because too many others are."""
+        self._sources, self._speakers = sources, speakers
+        self._trust, self._links = trust, links
+        self._missing: dict[bytes, Missing] = {}
+        self._alarm = _NEVER
+
+    def announced(
+        self, peer: PeerId, name: bytes, source: Source | None, now: float, effects: Effects
+    ) -> None:
+        """A peer has a message that we have not."""
+        missing = self._missing.get(name)
+        if missing is None:
+            if len(self._missing) >= MISSING_MAX:
+                self.unwatched += 1
+                return
+            due = now + self._wait(peer, source)
+            missing = self._missing[name] = Missing(now, due, [peer])
+        elif peer not in missing.announcers:
+            missing.announcers.append(peer)
+            answer = now + self._speakers[peer].round_trip + _GAIN_OF_ANOTHER
+            if missing.asked and (missing.due == _NEVER or answer < missing.answer):
+                missing.due = now
+        self._set_alarm(missing.due, effects)
+
+    def _wait(self, peer: PeerId, source: Source | None) -> float:
+        if source is None:
+            return SHORTEST_WAIT
+        if not self._is_path(peer, source):
+            return LONGEST_WAIT
+        if not source.parent:
+            return SHORTEST_WAIT
+        return min(max(source.lag + 2 * source.deviation, SHORTEST_WAIT), LONGEST_WAIT)
+
+    def _is_path(self, peer: PeerId, source: Source) -> bool:
+        """Whether a peer could send us a source's messages: others gossip."""
+        return peer == source.author or peer in self._links.get(source.topic, ())
+
+    def take(self, peer: PeerId, name: bytes, now: float) -> Missing | None:
+        """A peer brought a message; return what was known of it."""
+        self.kept(peer, name, now)
+        return self._missing.pop(name, None)
+
+    def kept(self, peer: PeerId, name: bytes, now: float) -> None:
+        """A peer brought a message, be it a copy: if it was asked to, it has kept its word."""
+        speaker = self._speakers.get(peer)
+        if speaker is None:
+            return
+        speaker.proven = True
+        asked_at = speaker.owed.pop(name, None)
+        if asked_at is not None:
+            speaker.took(now - asked_at)
+            speaker.unkept = 0
+
+    def _set_alarm(self, due: float, effects: Effects) -> None:
+        if due < self._alarm:
+            self._alarm = due
+            effects.append(SetTimer(ALARM, due))
+
+    def on_alarm(self, now: float, effects: Effects) -> None:
+        """Ask for what has not come."""
+        self._alarm = _NEVER
+        letters = Letters()
+        for name, missing in self._missing.items():
+            if missing.due <= now:
+                self._ask(name, missing, now, letters, effects)
+        letters.send(effects)
+        if self._missing:
+            self._set_alarm(min(each.due for each in self._missing.values()), effects)
+
+    def _ask(
+        self, name: bytes, missing: Missing, now: float, letters: Letters, effects: Effects
+    ) -> None:
+        missing.due = _NEVER
+        rest = missing.announcers[missing.asked :]
+        rest.sort(key=self._rank)
+        missing.announcers[missing.asked :] = rest
+        for peer in rest:
+            missing.asked += 1
+            speaker = self._speakers.get(peer)
+            if speaker is None or self._is_shunned(peer, speaker, now, effects):
+                continue
+            if len(speaker.owed) >= UNKEPT:
+                del speaker.owed[next(iter(speaker.owed))]
+            speaker.owed[name] = now
+            missing.due = now + SHORTEST_WAIT + speaker.round_trip
+            missing.answer = now + speaker.round_trip
+            letters.wants.setdefault(peer, []).append(name)
+            self._open(name[:TAG_BYTES], peer, now, letters)
+            return
+
+    def _rank(self, peer: PeerId) -> tuple[bool, float]:
+        """Who has brought something before is asked first, the nearest of them before others."""
+        speaker = self._speakers.get(peer)
+        return (True, 0.0) if speaker is None else (not speaker.proven, speaker.round_trip)
+
+    def _open(self, tag: bytes, peer: PeerId, now: float, letters: Letters) -> None:
+        """Let whoever is asked send the next one too: the parent may be gone, or only late.
+
+        Whose next message comes first is the parent then, and the other is choked. Of a young
+        source nobody is late yet: whom it is sent to is not known.
+        """
+        source = self._sources.by_tag.get(tag)
+        if source is not None:
+            if not self._is_path(peer, source):
+                return
+            if source.parent and now - source.born < YOUNG:
+                return
+            source.parent = source.parent or peer
+            source.choked.pop(peer, None)
+        tags = letters.unchokes.setdefault(peer, [])
+        if tag not in tags:
+            tags.append(tag)
+
+    def _is_shunned(self, peer: PeerId, speaker: Speaker, now: float, effects: Effects) -> bool:
+        """Whether a peer is not to be asked, after a look at what it owes."""
+        late = now - _PATIENCE - 2 * speaker.round_trip
+        for name in [name for name, asked_at in speaker.owed.items() if asked_at < late]:
+            del speaker.owed[name]
+            speaker.unkept += 1
+        if speaker.unkept >= UNKEPT:
+            speaker.unkept = UNKEPT - 1  # when it is asked again, the first time counts
+            speaker.proven = False
+            speaker.shunned = now + SHUNNED
+            self._trust.penalise(peer, reasons.EMPTY_ANNOUNCEMENT, 1, effects)
+        return speaker.shunned > now
+
+    def sweep(self, now: float) -> None:
+        """Forget what nobody brought."""
+        late = now - _GIVEN_UP
+        for name in [name for name, each in self._missing.items() if each.since < late]:
+            del self._missing[name]

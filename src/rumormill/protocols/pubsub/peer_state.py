@@ -1,0 +1,28 @@
+"""What the pub/sub layer knows of a connected peer, within limits."""
+
+from typing import Final
+
+import msgspec
+
+from rumormill.core.ids import Topic
+from rumormill.core.rate_limit import RateLimit
+
+_CHANGES_AT_ONCE: Final = 2048
+_CHANGES_PER_SECOND: Final = 50
+"""How often a peer may subscribe or leave: our choice, twice all topics that it may have, and
+then more often than anybody's interests change."""
+
+
+class PeerState(msgspec.Struct):
+    """What is known of a connected peer."""
+
+    protocol: str
+    outbound: bool
+    address: str
+    limited: bool = False
+    """Whether it is behind a relay that carries only so much."""
+    topics: dict[Topic, None] = {}
+    changes: RateLimit = msgspec.field(
+        default_factory=lambda: RateLimit(_CHANGES_PER_SECOND, _CHANGES_AT_ONCE)
+    )
+    """How often it may subscribe and leave."""
