@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from protocols.conformance import TOPIC_OFF
 from rumormill.core.event import Event
 from rumormill.core.inputs import Verdict
-from rumormill.protocols.gossipsub.config import GossipSubConfig
+from rumormill.protocols.gossipsub.config import GossipSubConfig, ProbePolicy
 from rumormill.protocols.gossipsub.peers import PROTOCOLS
 from rumormill.protocols.gossipsub.score_params import (
     HARDENING_SCORE,
@@ -32,6 +32,7 @@ from rumormill.protocols.pubsub.messages import (
     Rpc,
     SubOpts,
 )
+from rumormill.protocols.pubsub.trunk_part import Probe, TrunkPart, mark_of, tag_of
 from rumormill.sim.identity import SimulatedIdentity
 
 SELF = b"self"
@@ -99,6 +100,21 @@ prunes = st.builds(
     ).map(tuple),
     st.one_of(st.sampled_from(EXTREMES), st.integers(0, 2**64 - 1)),
 )
+tags = st.builds(tag_of, topics, st.sampled_from([*PEERS, SELF])) | st.binary(
+    min_size=4, max_size=4
+)
+names = st.builds(bytes.__add__, tags, seqnos.map(mark_of))
+trunk_parts = st.builds(
+    TrunkPart,
+    have=st.lists(names, max_size=6).map(tuple),
+    want=st.lists(names, max_size=3).map(tuple),
+    choke=st.lists(tags, max_size=3).map(tuple),
+    unchoke=st.lists(tags, max_size=3).map(tuple),
+    opened=st.lists(topics, max_size=2).map(tuple),
+    probes=st.lists(
+        st.builds(Probe, topics, st.sampled_from([*PEERS, SELF]), st.integers(0, 3)), max_size=3
+    ).map(tuple),
+)
 controls = st.builds(
     Control,
     ihave=st.lists(st.builds(IHave, any_topic, id_lists), max_size=3).map(tuple),
@@ -106,6 +122,8 @@ controls = st.builds(
     graft=st.lists(any_topic, max_size=4).map(tuple),
     prune=st.lists(prunes, max_size=3).map(tuple),
     idontwant=id_lists,
+    offers_trunk=st.booleans(),
+    trunk=st.one_of(st.none(), trunk_parts),
 )
 rpcs = st.builds(
     Rpc,
@@ -120,7 +138,16 @@ def storm_rpc(rng: random.Random, known: list[Message], topic: str) -> Rpc:
     some = rng.sample(known, min(len(known), 4))
     named = tuple(message.author + message.seqno for message in some)
     made_up = tuple(rng.randbytes(9) for _ in range(rng.randrange(3)))
-    part = rng.randrange(6)
+    part = rng.randrange(8)
+    if part > 5:
+        called = tuple(tag_of(each.topic, each.author) for each in some)
+        marked = tuple(map(bytes.__add__, called, (mark_of(each.seqno) for each in some)))
+        unknown = tuple(tag + rng.randbytes(4) for tag in called)
+        probes = tuple(Probe(topic, each.author, rng.randrange(4)) for each in some)
+        said = TrunkPart(have=marked + unknown, want=marked, unchoke=called, opened=(topic,))
+        if part == 7:
+            said = TrunkPart(have=unknown, choke=called, probes=probes)
+        return Rpc(control=Control(offers_trunk=True, trunk=said))
     return Rpc(
         control=Control(
             ihave=(IHave(topic, named + made_up),) if part == 0 else (),
@@ -220,6 +247,10 @@ _gossipsub_changes = {
     "idontwant_ttl": st.sampled_from([0, 1, 3]),
     "max_idontwant_messages": st.sampled_from([0, 2, 1000]),
     "max_idontwant_length": st.sampled_from([0, 1, 10]),
+    "trunk": st.booleans(),
+    "trunk_memory": st.sampled_from([0.5, 60.0]),
+    "trunk_sources": st.sampled_from([1, 3, 4096]),
+    "probes": st.sampled_from(list(ProbePolicy)),
     "scoring": st.booleans(),
     "score": _scores,
     "thresholds": st.sampled_from([ScoreThresholds(), HARDENING_THRESHOLDS]),

@@ -57,6 +57,12 @@ MAY_OUTLIVE_A_CONNECTION = (
     "GossipSub.direct",
     "GossipSub._pending",
     "FloodSub._pending",
+    # Authors, who need not be connected, and who said what of messages of the last seconds.
+    "GossipSub.mesh.trunk.sources.by_topic",
+    "GossipSub.mesh.trunk.probes._sources",
+    "GossipSub.mesh.trunk._recent",
+    "GossipSub.mesh.trunk._older",
+    "GossipSub.mesh.trunk.wanting._missing",
 )
 
 

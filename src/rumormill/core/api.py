@@ -232,7 +232,8 @@ class GroupView(msgspec.Struct, frozen=True):
 
     `next_offset` is where it goes on, `pending` events are handed out and not acknowledged, `lag`
     events are in the log behind them, `dropped` were deleted by retention before they were read or
-    acknowledged, since the node was started.
+    acknowledged, and `late` counts how often one was taken from a consumer that did not acknowledge
+    it in time (`ack_within`); both since the first of its consumers came.
     """
 
     topic: Topic
@@ -242,6 +243,7 @@ class GroupView(msgspec.Struct, frozen=True):
     lag: int
     consumers: int = 0
     dropped: int = 0
+    late: int = 0
 
 
 class PeerClock(msgspec.Struct, frozen=True):

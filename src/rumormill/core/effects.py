@@ -187,7 +187,8 @@ class Published(Effect, frozen=True, gc=False):
     """The outcome of the `Publish` with this number: the event, and to how many peers it was sent.
 
     `note` says why when nobody was reached. An `error` says why there is no event. An event that
-    this peer has not appended itself was published by another peer that it asked to.
+    this peer has not appended itself was published by another peer that it asked to. The number 0
+    stands for a publication of an earlier life.
     """
 
     number: int

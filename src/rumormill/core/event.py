@@ -29,7 +29,8 @@ CORRELATION_ID: Final = "correlation-id"
 
 
 class Note(msgspec.Struct, frozen=True, gc=False):
-    """A small record under a key, kept beside the events; a later note replaces an earlier one."""
+    """A small record under a key, kept beside the events; a later note replaces an earlier one, and
+    one without a value is kept no longer."""
 
     key: str
     value: bytes
@@ -129,7 +130,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 
 def filled(event: Event, received: float, offset: int, protocol: str) -> Event:
-    """The event with what only its receiver knows; by hand, because each event comes here twice."""
+    """The event with what only its receiver knows; by hand, because each event comes here."""
     return Event(
         event.topic,
         event.data,

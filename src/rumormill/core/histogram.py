@@ -3,7 +3,7 @@
 Bounded by the number of its bounds; a value belongs to the first box whose bound is not below it.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Final
@@ -26,6 +26,18 @@ class Histogram:
         """Count a value."""
         self._counts[bisect_left(self._bounds, value)] += 1
         self.sum += value
+
+    def add_all(self, values: Sequence[float]) -> None:
+        """Count values, most of which are alike: those that came together waited together."""
+        if not values:
+            return
+        ordered, bounds, counted = sorted(values), self._bounds, 0
+        for box in range(bisect_left(bounds, ordered[0]), bisect_left(bounds, ordered[-1])):
+            up_to = bisect_right(ordered, bounds[box])
+            self._counts[box] += up_to - counted
+            counted = up_to
+        self._counts[bisect_left(bounds, ordered[-1])] += len(values) - counted
+        self.sum += sum(values)
 
     @property
     def count(self) -> int:

@@ -141,7 +141,8 @@ class PeerConnected(Input, frozen=True):
 
     `outbound` says that this side dialled. `address` is the peer's network address as far as
     the runtime knows it: machines compare addresses, they do not parse them. `transient` is a
-    connection that we opened for a letter or a question alone.
+    connection that we opened for a letter or a question alone. `limited` is one through a relay
+    that carries only so much of it.
     """
 
     peer: PeerId
@@ -149,6 +150,7 @@ class PeerConnected(Input, frozen=True):
     outbound: bool = False
     address: str = ""
     transient: bool = False
+    limited: bool = False
 
 
 class PeerDisconnected(Input, frozen=True):

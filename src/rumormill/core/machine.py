@@ -21,7 +21,7 @@ class View(msgspec.Struct, frozen=True):
     topic was last found to have all that another peer has, `lacking` since when something is known
     to be missing, and `backlog` how much, at least. `members` counts those whom membership knows
     of: linked, known in all, remembered on disk, lost; `records` those of a hash table: held for
-    others, own, and bytes held.
+    others, own, and bytes held. `labels` say where this peer stands in a topic's ring, in bits.
     """
 
     subscriptions: tuple[Topic, ...] = ()
@@ -34,6 +34,7 @@ class View(msgspec.Struct, frozen=True):
     backlog: Mapping[Topic, int] = {}
     members: Mapping[str, int] = {}
     records: Mapping[str, int] = {}
+    labels: Mapping[Topic, str] = {}
 
 
 class Machine(Protocol):

@@ -102,7 +102,8 @@ class RpcMeta(_Shape, frozen=True, gc=False):
     """What an RPC carried.
 
     `size` is the whole RPC in bytes on the wire, and `data_size` the part of it that is published
-    messages (both ours): control overhead is the difference.
+    messages (both ours): control overhead is the difference. `cause` (ours) says why its messages
+    were sent, where a protocol's ordinary spreading was not why; only the sender knows.
     """
 
     messages: tuple[MessageMeta, ...] = ()
@@ -111,6 +112,15 @@ class RpcMeta(_Shape, frozen=True, gc=False):
     size: int = 0
     data_size: int = 0
     operations: tuple[OperationMeta, ...] = ()
+    cause: str = ""
+
+
+SPREAD = "spread"
+FLOOD_PUBLISH = "flood publish"
+IWANT = "iwant"
+CHOKE_RACE = "choke race"
+"""Why copies of messages are sent: along a protocol's own paths, such as a mesh; to subscribers
+besides those, by the publisher; because they were asked for; for want of news under way."""
 
 
 class TracePayload(_Shape, frozen=True, gc=False):
@@ -138,12 +148,16 @@ class RejectMessage(TracePayload, frozen=True, gc=False):
 
 
 class DuplicateMessage(TracePayload, frozen=True, gc=False):
-    """A message arrived that was seen before."""
+    """A message arrived that was seen before.
+
+    `cause` (ours) is "choke race" for one that left before its sender knew it was not wanted.
+    """
 
     kind = 2
     message_id: MessageId
     received_from: PeerId
     topic: Topic
+    cause: str = ""
 
 
 class DeliverMessage(TracePayload, frozen=True, gc=False):
@@ -243,7 +257,8 @@ class NodeDown(TracePayload, frozen=True, gc=False):
 
 
 class Refuse(TracePayload, frozen=True, gc=False):
-    """Something that a peer sent was not acted upon (ours); `count` such things at once."""
+    """Something that a peer sent was not acted upon, or there was no way to dial it (ours); `count`
+    such things at once."""
 
     kind = 1002
     peer: PeerId

@@ -8,7 +8,7 @@ both sides may not have had the time to find a use for them; so there may be twi
 while, and no more: who comes then is turned away, having been told of others.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -68,6 +68,13 @@ class Links:
         dialled = sum(link.outbound and link.sought for link in members)
         short = max(self._config.wanted - len(members), self._config.dialled - dialled)
         return min(short, self._config.most - len(members))
+
+    def missing_far(self, is_far: Callable[[PeerId], bool], wanted: int) -> int:
+        """How many links to far members are to be dialled."""
+        members = self.members()
+        dialled = [peer for peer, link in members.items() if link.outbound and link.sought]
+        short = wanted - sum(map(is_far, dialled))
+        return max(0, min(short, self._config.most - len(members)))
 
     def surplus(self, view: View, topics: Iterable[str], now: float) -> list[PeerId]:
         """Whom to let go."""

@@ -83,6 +83,11 @@ _LOAD: Final = 1 << 47
 _DIALS: Final = 4
 """Dials of ours under way at a time."""
 _DIAL_TIMEOUT: Final = 30.0
+_FAR: Final = 2
+"""Links that we have dialled into the other half of all ids, of members whose first bit is not
+ours. Who joins learns of its neighbours first, and crowds that join at once would link to nobody
+else: parts that know nothing of each other. Two random links each make one network, of whatever
+size (Fenner and Frieze, "On the connectivity of random m-orientable graphs and digraphs", 1982)."""
 _FEW: Final = 3
 """Connections below which a protocol that finds its peers itself gets those of the book."""
 _SOON: Final = 0.5
@@ -341,7 +346,7 @@ class MemberPeer:
         if now >= self._next_look:
             self._next_look = now + self._config.interval * (0.5 + self._randomness.random())
             if not self._finds_peers:
-                self._greet(effects)
+                self._greet(now, effects)
                 self._let_go(now, effects)
             self._seek(now, effects)
         if now >= self._next_retry:
@@ -357,12 +362,12 @@ class MemberPeer:
         dues.append(self._next_save if self._book.changed else self._next_look)
         self._wake(max(now + 0.1, min([self._next_look, *dues])), effects)
 
-    def _greet(self, effects: Effects) -> None:
+    def _greet(self, now: float, effects: Effects) -> None:
         """Ask those who are connected whether they are members."""
         for peer, link in self._links.all.items():
             if not link.member and not link.leaves and link.asked < _GREETINGS:
                 link.asked += 1
-                self._table.contacts.check(peer, effects)
+                self._table.contacts.check(peer, now, effects)
 
     def _let_go(self, now: float, effects: Effects) -> None:
         for peer, link in self._links.all.items():
@@ -377,7 +382,8 @@ class MemberPeer:
         for peer in [each for each, at in self._dialling.items() if at < now - _DIAL_TIMEOUT]:
             del self._dialling[peer]
         missing = _FEW - len(self._links.all) if self._finds_peers else self._links.missing()
-        missing = min(missing, _DIALS) - len(self._dialling)
+        far = 0 if self._finds_peers else self._links.missing_far(self._is_far, _FAR)
+        missing = min(max(missing, far), _DIALS) - len(self._dialling)
         if missing <= 0:
             return
         rested = self._book.rested(now)
@@ -386,8 +392,15 @@ class MemberPeer:
         table = self._table.contacts.table
         fresh = [each.peer for each in table if each.peer not in self._book and not each.failures]
         able = [peer for peer in dict.fromkeys([*rested, *fresh]) if self._may_dial(peer)]
-        for peer in self._randomness.sample(able, min(missing, len(able))):
+        chosen = [peer for peer in able if self._is_far(peer)]
+        chosen = self._randomness.sample(chosen, min(far, missing, len(chosen)))
+        others = [peer for peer in able if peer not in chosen]
+        more = min(max(0, self._links.missing()), missing) - len(chosen)
+        for peer in (*chosen, *self._randomness.sample(others, max(0, min(more, len(others))))):
             self._dial(peer, now, effects)
+
+    def _is_far(self, peer: PeerId) -> bool:
+        return self._table.contacts.table.bucket_of(peer) == 0
 
     def _may_dial(self, peer: PeerId) -> bool:
         if peer in self._dialling or peer == self._table.peer:

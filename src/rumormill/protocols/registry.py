@@ -82,6 +82,8 @@ class TopicMaking(msgspec.Struct, frozen=True):
     author stands in no list as such, but by its id."""
     topic_of: Callable[[object], Topic]
     """Read the topic's name on the network out of the command's result."""
+    meta_of: Callable[[object], Topic | None]
+    """Likewise the name of the topic in which its later versions are announced."""
     event_id: Callable[[str | MessageId], MessageId]
     """Read an event's name as people write it, or its id; a `LocalError` where it is none."""
     in_order: Callable[[Iterable[Event]], list[Event]]
@@ -174,6 +176,9 @@ class ProtocolSpec(msgspec.Struct, frozen=True):
     """How topics are created, unless a topic is whatever somebody subscribes to."""
     publishes_from_within: bool = False
     """Whether only who takes part in a topic reaches others with a publication."""
+    asks_again: bool = False
+    """Whether a publication that was under way when its peer was killed may be made by its next
+    life: `Published` has the number 0 then."""
     reads_log: bool = False
     """Whether it answers for old events, so that a runtime must let it read what was kept."""
     servers: Servers | None = None

@@ -17,7 +17,7 @@ from rumormill.core.trace import FailPublish
 MessageT = TypeVar("MessageT")
 
 
-class Waiting(msgspec.Struct, Generic[MessageT], frozen=True):
+class Waiting(msgspec.Struct, Generic[MessageT], frozen=True, gc=False):
     """One own event, the protocol's message for it, and the number of its `Publish`."""
 
     number: int

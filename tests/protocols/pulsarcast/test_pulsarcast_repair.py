@@ -2,12 +2,20 @@
 passed on and did not arrive, neighbours that only believe that they have the same."""
 
 import pytest
+from msgspec.structs import replace
 from pulsarcast_rig import Lone, World, additions, delivered, event_by, publication, sent
 
+from rumormill.core.answer_times import AnswerTimes
 from rumormill.core.effects import Ask, Connect, SetTimer
 from rumormill.core.inputs import Answered, Asked, Publish, Subscribe, TimerFired
 from rumormill.overlay.kademlia.messages import KadMessage, KadType
-from rumormill.protocols.pulsarcast.context import BranchTimer, NewsTimer, RangeTimer, RequestTimer
+from rumormill.protocols.pulsarcast.context import (
+    BranchTimer,
+    FetchTimer,
+    NewsTimer,
+    RangeTimer,
+    RequestTimer,
+)
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format import dates
 from rumormill.protocols.pulsarcast.format.additions import (
@@ -18,7 +26,14 @@ from rumormill.protocols.pulsarcast.format.additions import (
     Terms,
 )
 from rumormill.protocols.pulsarcast.format.descriptors import TopicDescriptor
-from rumormill.protocols.pulsarcast.format.rpc import Operation, Rpc, accepted, addition, join
+from rumormill.protocols.pulsarcast.format.rpc import (
+    Operation,
+    Rpc,
+    accepted,
+    addition,
+    decode_rpc,
+    join,
+)
 from rumormill.protocols.pulsarcast.tree.trees import Branch, gap
 from rumormill.sim.link import LinkFaults
 from rumormill.sim.network import peer_id
@@ -102,12 +117,14 @@ def test_a_join_that_nobody_answers_is_sent_again_before_it_has_failed() -> None
 
 
 def test_a_renewal_that_nobody_answers_is_sent_again_soon() -> None:
-    """And counts as missed once; the answer sets the clock back to the usual interval."""
+    """As soon as the answer is probably lost, then after twice that time, and it counts as missed
+    once; the answer sets the clock back to the usual interval."""
     lone = Subscriber(connect_retries=2, join_timeout=2.0, refresh_interval=30.0)
     lone.have_parent()
+    lone.machine._context.answer_times = AnswerTimes(0.1, 0.05)
     assert joins(lone.due()) == [lone.closer]
-    for _ in range(2):
-        assert lone.branch.due == lone.now + 2.0
+    for wait in (0.3, 0.6):
+        assert lone.branch.due == pytest.approx(lone.now + wait)
         assert joins(lone.due()) == [lone.closer]
     assert lone.branch.due == lone.now + 30.0
     assert lone.branch.unanswered == 1
@@ -166,7 +183,7 @@ def test_neighbours_agree_when_both_have_the_same_and_not_before() -> None:
     theirs = lone.terms(since=30.0)
     (have,) = additions(lone.receive(lone.closer, accepted(lone.topic.cid, theirs)), Have)
     assert isinstance(have, Have)
-    assert have.cids == (own.cid,)
+    assert have.tails == (own.cid[-8:],)
     lone.receive(lone.closer, addition(Events(lone.topic.cid, start=have.start, end=have.end)))
     assert feed.synced == agreed, "the parent may not have got what it lacks"
     assert lone.branch.due <= lone.now + 5.0
@@ -312,3 +329,78 @@ def test_a_renewal_interval_shorter_than_what_must_settle_loses_nobody() -> None
     children = {peer: branch.parent for peer, branch in world.members(topic).items()}
     world.run(15.0)
     assert {peer: branch.parent for peer, branch in world.members(topic).items()} == children
+
+
+def test_a_missing_event_is_asked_for_again_at_the_peer_that_should_have_it() -> None:
+    """One lost message is no reason to ask others, who know less; a few are."""
+    lone = Subscriber(ORDERED, connect_retries=2)
+    lone.have_parent()
+    lone.meet(lone.farther)
+    lone.machine._context.answer_times = AnswerTimes(0.1, 0.05)
+    missing = event_by(AUTHOR, lone.topic.cid, b"one", dates.iso_at(lone.now))
+    found = event_by(AUTHOR, lone.topic.cid, b"two", dates.iso_at(lone.now), missing.cid)
+    effects = lone.receive(lone.closer, publication(found, lone.now))
+    waits = []
+    for _ in range(3):
+        ((asked, question),) = sent(effects)
+        assert asked == lone.closer
+        assert [each.wanted for each in question.additions] == [(missing.cid,)]  # type: ignore[union-attr]
+        (timer,) = [
+            each
+            for each in effects
+            if isinstance(each, SetTimer) and isinstance(each.timer, FetchTimer)
+        ]
+        waits.append(timer.at - lone.now)
+        lone.now = timer.at
+        effects = lone.feed(TimerFired(timer.timer))
+    assert waits[:2] == pytest.approx([0.3, 0.6])
+    assert waits[2] == lone.machine._context.config.fetch_timeout
+    assert sent(effects) == [], "nobody else stands in the tree: the DHT is next"
+
+
+def test_a_parent_gets_from_its_child_what_it_lacks() -> None:
+    """The child lists what it has by a part of each CID; who lacks one lists its own, and is sent
+    the rest."""
+    lone = Subscriber()
+    lone.have_parent()
+    lone.meet(lone.farther)
+    lone.receive(lone.farther, join(lone.topic.cid, Terms(lone.topic.cid), lone.now))
+    missing = event_by(5, lone.topic.cid, b"x", dates.iso_at(lone.now))
+    terms = lone.terms(since=10.0)
+    have = Have(lone.topic.cid, terms.start, terms.end, (cids.tail(missing.cid),))
+    (answer,) = additions(lone.receive(lone.farther, addition(have)), Have)
+    assert answer == Have(lone.topic.cid, terms.start, terms.end)
+    given = Events(lone.topic.cid, (missing,), start=terms.start, end=terms.end)
+    assert delivered(lone.receive(lone.farther, addition(given))) == [b"x"]
+    assert additions(lone.receive(lone.farther, addition(have)), Have) == [], "it lacks nothing"
+
+
+def test_terms_with_a_join_or_its_answer_need_no_name() -> None:
+    """They are about the topic of what they come with, also in the trace."""
+    lone = Subscriber()
+    terms = lone.terms()
+    for message in (join(lone.topic.cid, terms, lone.now), accepted(lone.topic.cid, terms)):
+        (unnamed,) = [each for each in message.additions if isinstance(each, Terms)]
+        assert unnamed.topic is None
+        assert message.topic_of(unnamed) == lone.topic.cid
+        text = cids.text(lone.topic.cid)
+        assert [each.topic for each in message.meta.operations] == [text, text]
+        decoded = decode_rpc(message.encode())
+        assert [decoded.topic_of(each) for each in decoded.additions][-1] == lone.topic.cid
+    lone.have_parent()
+    effects = lone.receive(lone.closer, addition(replace(terms, topic=None)))
+    assert sent(effects) == [], "alone they are about nothing"
+
+
+def test_an_author_that_answers_a_request_is_asked_to_be_the_parent() -> None:
+    """Whoever stands in for it was not told that it is back, and bars it since it failed; but it
+    asks it to publish, and is answered."""
+    lone = Subscriber(ORDERED)
+    lone.try_closer()
+    lone.machine._parents._give_up(lone.branch, lone.now, [])
+    lone.machine._parents._stand_in(lone.branch, lone.now, [])
+    assert lone.branch.rendezvous
+    assert lone.closer in lone.branch.failed
+    reply = RequestReply(lone.topic.cid, lone.topic.cid, RequestStatus.TIMED_OUT)
+    assert joins(sent(lone.receive(lone.closer, addition(reply)))) == [lone.closer]
+    assert lone.branch.candidate == lone.closer

@@ -92,6 +92,7 @@ class Tale:
         for index in range(2, COUNT - 1):
             for topic in self.topics:
                 world.host(index).handle(Subscribe(topic))
+        self.command(2, SubscribeTo(topic=everybody))
         self.run(5.0)
         nowhere = cids.text(cids.of(b"nowhere"))
         last = COUNT - 1

@@ -6,6 +6,7 @@ from pulsarcast_rig import Lone, World, additions, sent
 from rumormill.core.effects import Connect
 from rumormill.core.inputs import ConnectFailed, Publish, Subscribe, TimerFired
 from rumormill.core.trace import DuplicateMessage, SendRPC
+from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.commands import SubscribeTo
 from rumormill.protocols.pulsarcast.context import BranchTimer
 from rumormill.protocols.pulsarcast.format import cid as cids
@@ -197,3 +198,23 @@ def test_a_child_of_the_original_is_served_without_ceremony() -> None:
     assert [peer for peer, _ in out] == [peer_id(1)]
     lone.receive(peer_id(1), rpc.leave(topic, lone.now))
     assert sent(lone.feed(Publish(cids.text(topic), b"y"))) == []
+
+
+def test_no_more_peers_and_topics_wait_for_a_descriptor_than_fit() -> None:
+    """Whoever wants to join below us in a topic that we must look for first waits; one too many is
+    told so, be it for one topic or for another that nobody has heard of."""
+    lone = Lone(max_waiting=2)
+    peers = [peer_id(number) for number in range(1, 5)]
+    lone.meet(*peers)
+    wanted = [cids.of(b"topic %d" % number) for number in range(3)]
+
+    def refused(peer: bytes, topic: bytes) -> list[str]:
+        effects = lone.receive(peer, join(topic, Terms(topic), lone.now))
+        return [each.reason for each in additions(effects, JoinReply)]  # type: ignore[attr-defined]
+
+    assert refused(peers[0], wanted[0]) == refused(peers[1], wanted[0]) == []
+    assert refused(peers[0], wanted[0]) == [], "who repeats itself takes no further place"
+    assert refused(peers[2], wanted[0]) == [reasons.WAITING_FULL]
+    assert refused(peers[2], wanted[1]) == []
+    assert refused(peers[3], wanted[2]) == [reasons.WAITING_FULL]
+    assert len(lone.machine.membership._joining) == 2

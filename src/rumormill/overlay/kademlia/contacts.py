@@ -77,13 +77,13 @@ class Contacts:
             and not self.is_banned(peer, now)
             and self.table.has_room(peer)
         ):
-            self.check(peer, effects)
+            self.check(peer, now, effects)
 
-    def check(self, peer: PeerId, effects: Effects) -> None:
+    def check(self, peer: PeerId, now: float, effects: Effects) -> None:
         """See whether a peer answers, unless too many are being asked already."""
         if len(self._checking) < self._config.checks and peer not in self._checking:
             self._checking[peer] = None
-            self._questions.ask(peer, self._hello, CHECK, effects)
+            self._questions.ask(peer, self._hello, CHECK, now, effects)
 
     def answered(self, peer: PeerId, now: float, effects: Effects) -> bool:
         """A peer answered a question; return whether it is a new contact."""
@@ -97,7 +97,7 @@ class Contacts:
             before = now - self._config.recheck_after
             silent = self.table.silent_longest(self.table.bucket_of(peer), before)
             if silent is not None:
-                self.check(silent.peer, effects)
+                self.check(silent.peer, now, effects)
         elif refused:
             effects.append(trace.Refuse(peer, refused))
         elif new:

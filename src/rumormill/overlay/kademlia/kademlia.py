@@ -184,7 +184,8 @@ class Kademlia:
         if question is None:
             return
         message = event.message
-        if not isinstance(message, KadMessage) or message.type is not question.type:
+        self._questions.answered(question, now)
+        if not isinstance(message, KadMessage) or message.type is not question.message.type:
             effects.append(trace.Refuse(event.peer, WRONG_ANSWER))
             self._unanswered(question, now, effects)
             return
@@ -195,7 +196,7 @@ class Kademlia:
         operation = self._operations.get(question.owner)
         if operation is None:
             return
-        if question.type is KadType.PUT_VALUE:
+        if question.message.type is KadType.PUT_VALUE:
             self._storing.take(operation, event.peer, message, effects)
             self._one_less_to_store(operation, now, effects)
         elif self._answers.take(operation, event.peer, message, now, effects):
@@ -205,11 +206,13 @@ class Kademlia:
 
     def _on_ask_failed(self, event: AskFailed, now: float, effects: Effects) -> None:
         question = self._questions.close(event.number, event.peer)
-        if question is not None:
+        if question is None:
+            return
+        if event.reason != inputs.NO_ANSWER or not self._questions.repeat(question, effects):
             self._unanswered(question, now, effects)
 
     def _unanswered(self, question: Question, now: float, effects: Effects) -> None:
-        storing = question.type is KadType.PUT_VALUE
+        storing = question.message.type is KadType.PUT_VALUE
         if not storing:  # who will not store a value has its reasons, and may be alive
             self.contacts.failed(question.peer, now)
         operation = self._operations.get(question.owner)
@@ -381,17 +384,17 @@ class Kademlia:
         """Ask whoever is next; a lookup with nobody to ask and nobody to wait for is over."""
         lookup = operation.lookup
         assert lookup is not None
-        if not self._ask_next(operation, lookup, effects) and not lookup.in_flight:
+        if not self._ask_next(operation, lookup, now, effects) and not lookup.in_flight:
             self._conclude(operation, "", now, effects)
 
-    def _ask_next(self, operation: Operation, lookup: Lookup, effects: Effects) -> bool:
+    def _ask_next(self, operation: Operation, lookup: Lookup, now: float, effects: Effects) -> bool:
         """Ask whoever is next; whether there was anybody."""
         next_peers = lookup.take()
         kind = _QUESTIONS.get(operation.kind, KadType.FIND_NODE)
         question = KadMessage(kind, operation.key, brief=self._wants_one(operation))
         for peer in next_peers:
             addresses = lookup.addresses(peer)
-            self._questions.ask(peer, question, operation.number, effects, addresses)
+            self._questions.ask(peer, question, operation.number, now, effects, addresses)
         return bool(next_peers)
 
     def _on_step(
@@ -400,14 +403,15 @@ class Kademlia:
         lookup = operation.lookup
         if lookup is None:  # an answer that came after its walk was over
             return
-        if self._wants_one(operation) and not self._answers.suffice(operation):
+        enough, last = self._answers.suffice(operation), lookup.answers + 1 >= self.config.paths
+        if self._wants_one(operation) and last and not enough:
             # One question a path was not enough. Whoever named nobody yet is asked before those
             # that the first to answer names: it may be a liar that names its like.
             lookup.widen(self.config.alpha)
-            self._ask_next(operation, lookup, effects)
+            self._ask_next(operation, lookup, now, effects)
         closer = message.closer[: self.config.k]
         lookup.answered(peer, self.contacts.without_banned(closer, now))
-        if self._answers.suffice(operation):
+        if enough:
             self._conclude(operation, "", now, effects)
         else:
             self._advance(operation, now, effects)

@@ -1,17 +1,20 @@
 """What is under way: operations, and the questions put to peers.
 
 An operation is what an application asks of Kademlia, and ends with a result; on its way it puts
-questions, each under a number of its own.
+questions, each under a number of its own, which it has anew each time that it is put.
 """
 
 from enum import Enum
+from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
+from rumormill.core.answer_times import AnswerTimes
 from rumormill.core.effects import Ask, Effects, Learn
 from rumormill.core.ids import PeerId
 from rumormill.overlay.kademlia.lookup import Lookup
-from rumormill.overlay.kademlia.messages import KadMessage, KadType
+from rumormill.overlay.kademlia.messages import KadMessage
 
 
 class KadTimer(msgspec.Struct, frozen=True, gc=False):
@@ -115,21 +118,38 @@ CHECK = 0
 """The owner of questions that only see whether a peer is there; lookups count from one."""
 
 
+_SOONEST: Final = 5
+"""A question is put again after a fifth of its time at the latest, so that the second and the last
+one have two fifths at least. Our choice."""
+
+
 class Question(msgspec.Struct, frozen=True, gc=False):
     """One open question; `owner` is the number of its lookup, or `CHECK`."""
 
     peer: PeerId
-    type: KadType
+    message: KadMessage
     owner: int
+    asked: float
+    left: float
+    """Seconds that remain to it when its present turn is over."""
+    wait: float
+    """How long that turn is."""
+    repeated: bool = False
 
 
 class Questions:
-    """Open questions by number; every one is closed by its answer or by its failure."""
+    """Open questions by number; every one is closed by its answer or by its failure.
 
-    __slots__ = ("_last", "_open", "_timeout")
+    One without an answer is put again when that has probably been lost, and once more after twice
+    that time: a walk waits for its slowest question, and one message lost in twenty would cost
+    most walks a whole timeout.
+    """
+
+    __slots__ = ("_last", "_open", "_timeout", "_times")
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
+        self._times = AnswerTimes()
         self._open: dict[int, Question] = {}
         self._last = 0
 
@@ -141,15 +161,36 @@ class Questions:
         peer: PeerId,
         message: KadMessage,
         owner: int,
+        now: float,
         effects: Effects,
         addresses: tuple[bytes, ...] = (),
     ) -> None:
         """Ask a peer, after telling the runtime where it may be reached."""
         if addresses:
             effects.append(Learn(peer, addresses))
+        wait = min(self._times.patience, self._timeout / _SOONEST)
+        self._put(Question(peer, message, owner, now, self._timeout - wait, wait), effects)
+
+    def _put(self, question: Question, effects: Effects) -> None:
         self._last += 1
-        self._open[self._last] = Question(peer, message.type, owner)
-        effects.append(Ask(peer, self._last, message, self._timeout))
+        self._open[self._last] = question
+        effects.append(Ask(question.peer, self._last, question.message, question.wait))
+
+    def repeat(self, question: Question, effects: Effects) -> bool:
+        """Put a question again that has not been answered; false when its time is over."""
+        left, wait = question.left, 2 * question.wait
+        if left <= 0:
+            return False
+        if left < 2 * wait:  # the last time
+            wait = left
+        self._times.repeat()
+        self._put(replace(question, left=left - wait, wait=wait, repeated=True), effects)
+        return True
+
+    def answered(self, question: Question, now: float) -> None:
+        """A question has its answer."""
+        if not question.repeated:
+            self._times.note(now - question.asked)
 
     def tell(self, peer: PeerId, message: KadMessage, effects: Effects) -> None:
         """Send a message that has no answer."""

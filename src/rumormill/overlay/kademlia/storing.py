@@ -50,7 +50,7 @@ class Storing:
         operation.storing = len(holders)
         operation.asked += len(holders)
         for holder in holders:
-            self._questions.ask(holder, message, operation.number, effects)
+            self._questions.ask(holder, message, operation.number, now, effects)
 
     def _message(self, operation: Operation, now: float) -> KadMessage:
         assert operation.value is not None
@@ -97,4 +97,4 @@ class Storing:
         if wanting:
             message = self._message(operation, now)
             for peer in wanting:
-                self._questions.ask(peer, message, CHECK, effects)
+                self._questions.ask(peer, message, CHECK, now, effects)

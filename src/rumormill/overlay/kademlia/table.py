@@ -128,6 +128,11 @@ class RoutingTable:
         contact = self._contacts.get(peer)
         return shared_bits(self.own, position(peer)) if contact is None else contact.bucket
 
+    def around(self, key: bytes) -> int:
+        """How many contacts are in the bucket where a key belongs."""
+        bucket = self._buckets.get(shared_bits(self.own, position(key)))
+        return 0 if bucket is None else len(bucket.contacts)
+
     def has_room(self, peer: PeerId) -> bool:
         """Whether a bucket could take a peer in now, its network aside."""
         number = self.bucket_of(peer)

@@ -4,9 +4,9 @@ Joining is a lookup of our own id as soon as the first contact is there, which a
 to our neighbours, and then a lookup in every bucket wider than that of our k-th neighbour: peers
 as close as that are all known then. The same is repeated in every refresh interval, and sooner
 while the table is small. Lookups of a refresh run one after the other, with pauses where there is
-no hurry; records that fall due
-together are republished a few at a time. A holder that puts a record again and is no longer among
-those closest to it has handed it over, and lets its own copy grow old.
+no hurry; records that fall due together are republished a few at a time. A holder that puts a
+record again and is no longer among those closest to it has handed it over, and lets its own copy
+grow old.
 """
 
 from collections import deque
@@ -28,6 +28,11 @@ and the lookup of our own id covers those (go-libp2p-kbucket: 15)."""
 _SOONEST_REPEAT = 15.0
 """Seconds until a small table is refreshed again, doubled each time. Our choice: peers that start
 together find each other within a minute, and a network of three does not chatter for ever."""
+
+_LONELY: Final = 3
+_LONELY_PAUSE: Final = 1.0
+"""Contacts at a distance below which the next lookup there does not wait for long, and its seconds:
+whoever joins among a crowd learns of its neighbours alone."""
 
 
 class Operations(Protocol):
@@ -63,6 +68,9 @@ class Upkeep:
         self._randomness = randomness
         self._joined = False
         self._repeat_after = _SOONEST_REPEAT
+        self._was_small = False
+        """Whether the table was small at the last refresh, so that this one is a repetition: which
+        nobody needs if the table has grown since."""
         self._targets: deque[bytes] = deque()
         self._refreshing = 0
         self._republishing: dict[int, None] = {}
@@ -108,14 +116,16 @@ class Upkeep:
     def _refresh(self, now: float, effects: Effects) -> None:
         config = self._config
         table = self._contacts.table
-        after = config.refresh_interval
+        after, small = config.refresh_interval, len(table) < config.k
+        needed = small or not self._was_small
+        self._was_small = small
         if not table:
             self._joined = False
-        elif len(table) < config.k:
+        elif small:
             after = min(after, self._repeat_after)
             self._repeat_after *= 2
         self._set(_REFRESH, now, after, effects)
-        if table and not self._refreshing:
+        if table and needed and not self._refreshing:
             self._targets.append(self._contacts.own)
             # Keys of other buckets are chosen when their turn comes: the first lookup fills them.
             self._next_target(now, effects)
@@ -214,7 +224,11 @@ class Upkeep:
             if result.key == self._contacts.own:
                 self._choose_targets()
             if self._targets and self._config.refresh_pause:
-                self._set(_NEXT, now, self._config.refresh_pause, effects)
+                lonely = self._contacts.table.around(self._targets[0]) < min(
+                    _LONELY, self._config.k
+                )
+                pause = _LONELY_PAUSE if lonely else self._config.refresh_pause
+                self._set(_NEXT, now, pause, effects)
             else:
                 self._next_target(now, effects)
             return

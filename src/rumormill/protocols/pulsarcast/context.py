@@ -23,6 +23,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from rumormill.core import trace
+from rumormill.core.answer_times import AnswerTimes
 from rumormill.core.effects import ById, Disconnect, Effects, FromOffset, Load, Mail, Notes, Send
 from rumormill.core.identity import Identity
 from rumormill.core.ids import PeerId, Topic
@@ -149,6 +150,10 @@ class RefetchTimer(Timer, frozen=True):
 
 class RequestTimer(Timer, frozen=True):
     """A request to publish is to be sent again, or has failed."""
+
+
+class KeptTimer(Timer, frozen=True):
+    """What an earlier life asked for is to be asked for again."""
 
 
 class RangeTimer(Timer, frozen=True):
@@ -300,6 +305,17 @@ class Context:
         self.id = self.identity.peer
         self.operations = Operations(config.max_waiting)
         self.penalties = PeerPenalties(config.ban_score, config.penalty_decay, config.ban_time)
+        self.answer_times = AnswerTimes()
+        """How long neighbours usually take to answer."""
+
+    def patience(self, repeated: int, most: float) -> float:
+        """Seconds until a question that a neighbour has not answered is put again, which was put
+        so often before: longer each time, but never longer than it is said."""
+        wait = self.answer_times.patience
+        if repeated:
+            self.answer_times.repeat()
+            wait *= 2**repeated
+        return min(wait, most)
 
     def is_original(self, peer: PeerId) -> bool:
         """Whether a peer speaks only the original's dialect: it acknowledges nothing."""

@@ -46,6 +46,7 @@ from rumormill.protocols.pulsarcast.history.reading import HistoryReading
 from rumormill.protocols.pulsarcast.history.refetching import Refetching
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
 from rumormill.protocols.pulsarcast.tree.edges import ParentSearch
+from rumormill.protocols.pulsarcast.tree.kept_requests import KeptRequests
 from rumormill.protocols.pulsarcast.tree.known_topics import KnownTopics
 from rumormill.protocols.pulsarcast.tree.membership import TreeMembership
 from rumormill.protocols.pulsarcast.tree.publishing import Publication, Publishing
@@ -96,8 +97,9 @@ class PulsarcastPeer:
             shared, trees, feeds, topics, parents, events, compared
         )
         self._subscriptions = Subscriptions(shared, trees, feeds, topics, membership)
+        self._kept_requests = KeptRequests(shared)
         self._publishing = Publishing(
-            shared, trees, feeds, topics, membership, events, fetcher, requests
+            shared, trees, feeds, topics, membership, events, fetcher, requests, self._kept_requests
         )
         self._topic_commands = TopicCommands(shared, topics, self._subscriptions, self._publishing)
         self._fetching = EventFetching(shared, feeds, topics, events, fetcher, self.dht)
@@ -160,6 +162,7 @@ class PulsarcastPeer:
         if self._started:
             self._resume(now, effects)
         self._started = True
+        self._kept_requests.start(now, effects)
 
     def _resume(self, now: float, effects: Effects) -> None:
         """We come back with our state: connections and timers are gone, and so are those who waited
@@ -252,7 +255,9 @@ class PulsarcastPeer:
             effects.append(trace.Refuse(peer, refused.reason))
             self._context.penalties.penalise(peer, refused.reason, SLIGHT, now, effects)
         terms = {
-            each.topic: each for each in message.additions if isinstance(each, additions.Terms)
+            message.topic_of(each): each
+            for each in message.additions
+            if isinstance(each, additions.Terms)
         }
         if not message.messages and len(terms) == len(message.additions):
             for news in terms.values():
@@ -300,6 +305,7 @@ class PulsarcastPeer:
                 self.membership.on_reply(peer, each, terms.get(each.topic), now, effects)
             case additions.RequestReply():
                 self._requests.on_reply(peer, each, now, effects)
+                self._parents.on_alive(peer, now, effects)
             case additions.Fetch():
                 self._on_fetch(peer, each, now, effects)
             case additions.Events():
@@ -402,5 +408,6 @@ _TIMERS: dict[type, Callable[[PulsarcastPeer], Callable[[bytes, float, Effects],
     context.FetchTimer: lambda peer: peer._fetcher.on_timer,
     context.RangeTimer: lambda peer: peer._reconciliation.on_timer,
     context.RefetchTimer: lambda peer: peer._refetching.on_timer,
+    context.KeptTimer: lambda peer: peer._kept_requests.on_timer,
     context.RequestTimer: lambda peer: peer._requests.on_timer,
 }

@@ -53,6 +53,11 @@ def _topic_of(result: object) -> Topic:
     return cids.text(result.cid)
 
 
+def _meta_of(result: object) -> Topic | None:
+    assert isinstance(result, TopicDescriptor)
+    return None if result.meta is None else cids.text(result.meta)
+
+
 def _versions(result: object) -> list[TopicVersion]:
     assert isinstance(result, list)
     return [version_of(each) for each in result]
@@ -84,6 +89,7 @@ SPEC = ProtocolSpec(
     topics=TopicMaking(
         command=_creation,
         topic_of=_topic_of,
+        meta_of=_meta_of,
         event_id=event_cid_of,
         in_order=in_order,
         entered=lambda topic: SubscribeTo(topic=topic),
@@ -100,6 +106,7 @@ SPEC = ProtocolSpec(
         fetched=_fetched,
     ),
     publishes_from_within=True,
+    asks_again=True,
     reads_log=True,
     finds_peers=True,
 )

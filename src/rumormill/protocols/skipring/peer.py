@@ -131,7 +131,12 @@ class SkipRing:
             for topic in peers
         }
         heard = tuple([topic for topic, member in members if member.hears])
-        return View(heard, peers, {"ring": ring, "shortcut": shortcuts})
+        labels = {
+            topic: text_of(label)
+            for topic, member in members
+            if (label := member.subscriber.label) is not None
+        }
+        return View(heard, peers, {"ring": ring, "shortcut": shortcuts}, labels=labels)
 
     def _addresses(self, peer: PeerId) -> tuple[bytes, ...]:
         """Where a peer can be reached, as far as a message has room for it."""

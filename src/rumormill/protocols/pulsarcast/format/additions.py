@@ -64,10 +64,11 @@ class Terms(msgspec.Struct, frozen=True, gc=False):
     `silent` says that the joiner only publishes and wants no events. The rest describes the events
     dated from `start` to before `end` (milliseconds since 1970) that the sender has: how many there
     are and the exclusive or of the last eight bytes of their CIDs. An empty range compares nothing.
-    Terms alone tell a neighbour what it should have got of late.
+    Terms alone tell a neighbour what it should have got of late. With a JOIN or its acceptance they
+    need not name the topic, which is that of the other.
     """
 
-    topic: bytes
+    topic: bytes | None
     silent: bool = False
     start: int = 0
     end: int = 0
@@ -110,15 +111,17 @@ class Fetch(msgspec.Struct, frozen=True, gc=False):
 
 
 class Have(msgspec.Struct, frozen=True, gc=False):
-    """All events that the sender has of those dated from `start` to before `end`.
+    """All events that the sender has of those dated from `start` to before `end`, each by the last
+    eight bytes of its CID.
 
-    The receiver answers with `Events` that are not among them, and asks for those it lacks.
+    The receiver answers with `Events` that are not among them; a parent that lacks some says in
+    turn what it has.
     """
 
     topic: bytes
     start: int
     end: int
-    cids: tuple[bytes, ...] = ()
+    tails: tuple[bytes, ...] = ()
 
 
 class Events(msgspec.Struct, frozen=True, gc=False):
@@ -201,6 +204,22 @@ def _cids(number: int, limits: RpcLimits) -> Octets:
     return replace(_cid(number), missing="", max_count=limits.cids, too_many="too-many-cids")
 
 
+def _tails(number: int, limits: RpcLimits) -> Octets:
+    def read(data: bytes) -> bytes:
+        if len(data) != cids.TAIL:
+            raise DecodeError("bad-cid", "what is left of a CID has eight bytes")
+        return data
+
+    return Octets(
+        number,
+        cids.TAIL,
+        read=read,
+        too_long="bad-cid",
+        max_count=limits.cids,
+        too_many="too-many-cids",
+    )
+
+
 def _status(number: int, kind: type[IntEnum]) -> Number:
     return Number(number, _MAX_NUMBER, read=enumeration(kind, "bad-status"), always=True)
 
@@ -257,7 +276,7 @@ _FIELDS: Final[dict[type[Addition], Callable[[RpcLimits], dict[str, Field]]]] = 
         "end": Number(5, _LATEST, too_large="bad-range"),
     },
     Terms: lambda _: {
-        "topic": _cid(1),
+        "topic": _optional_cid(1),
         "silent": Number(2, read=bool, always=True),
         "start": _date(3),
         "end": _date(4),
@@ -268,7 +287,7 @@ _FIELDS: Final[dict[type[Addition], Callable[[RpcLimits], dict[str, Field]]]] = 
         "topic": _cid(1),
         "start": _date(2),
         "end": _date(3),
-        "cids": _cids(4, limits),
+        "tails": _tails(4, limits),
     },
     Block: lambda limits: {"topic": _cid(1), "data": Octets(2, limits.rpc_bytes, always=True)},
 }

@@ -17,6 +17,10 @@ PREFIX: Final = b"\x01\x71\x12\x20"
 LENGTH: Final = 36
 """Bytes of a CID: the prefix and the hash."""
 
+TAIL: Final = 8
+"""Bytes of it that neighbours compare. Nobody finds another's in 2^63 tries; who makes two events
+of his own with one tail, after 2^32, only hides one of them."""
+
 
 def of(block: bytes) -> bytes:
     """The CID of a dag-cbor block."""
@@ -33,6 +37,11 @@ def check(data: bytes) -> bytes:
     if not is_cid(data):
         raise DecodeError("bad-cid", "not a CIDv1 of dag-cbor with SHA-256")
     return data
+
+
+def tail(cid: bytes) -> bytes:
+    """The end of a CID, which tells it apart from all others of a topic."""
+    return cid[-TAIL:]
 
 
 @lru_cache(maxsize=4096)

@@ -77,7 +77,7 @@ def junk_rpc(randomness: Randomness, peers: list[PeerId], topics: list[Topic]) -
             Fetch(where, named, some(1000), topic() if some(2) else None),
             Events(where, tuple(event() for _ in range(some(3))), named),
             Terms(where, bool(some(2)), start, start + length, some(1000), some(1 << 60)),
-            Have(where, start, start + length, named),
+            Have(where, start, start + length, tuple(cid[-8:] for cid in named)),
             Block(where, randomness.randbytes(some(100))),
         )
         return randomness.choice(made)

@@ -388,13 +388,14 @@ _PAYLOADS: Final[dict[str, tuple[type, _Form]]] = {
 
 _FORMS: Final[dict[str, _Form]] = {
     **dict.fromkeys(("topic", "request", "event", "known"), _CID),
-    **dict.fromkeys(("wanted", "missing", "cids"), _CIDS),
+    **dict.fromkeys(("wanted", "missing"), _CIDS),
     **dict.fromkeys(("start", "end", "ancestors", "count", "checksum"), _NUMBER),
     "peers": _ADDRESSES,
     "events": _listed(_Form(_write_event, _read_event)),
     "reason": _TEXT,
     "silent": _Form(bool, _read_flag),
     "data": _HEX,
+    "tails": _HEXES,
 }
 """How the fields of additions are written, by their names."""
 _STATUS: Final[dict[type[additions.Addition], _Form]] = {

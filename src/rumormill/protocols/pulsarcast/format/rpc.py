@@ -156,6 +156,15 @@ class Rpc(msgspec.Struct, gc=False, eq=False):
             meta = self.cached_meta = _meta_of(self)
         return meta
 
+    def topic_of(self, each: Addition) -> bytes:
+        """What an addition is about; terms without a topic are about that of the JOIN, or of the
+        answer to it, with which they come."""
+        if each.topic is not None:
+            return each.topic
+        joins = [part.topic for part in self.messages if part.op == Operation.JOIN_TOPIC]
+        joins += [other.topic for other in self.additions if type(other) is JoinReply]
+        return next((topic for topic in joins if topic is not None), b"")
+
     @property
     def urgent(self) -> bool:
         """What holds the tree together overtakes events, but not what asks whether they came."""
@@ -179,7 +188,11 @@ def request_to_publish(event: SignedEvent, now: float) -> Rpc:
 def join(topic: bytes, terms: Terms | None, now: float) -> Rpc:
     """Ask to become, or to remain, a child; the original reads the JOIN and skips the terms."""
     message = RpcMessage(Operation.JOIN_TOPIC, dates.iso_at(now), topic)
-    return Rpc((message,), () if terms is None else (terms,))
+    return Rpc((message,), () if terms is None else (_unnamed(terms),))
+
+
+def _unnamed(terms: Terms) -> Terms:
+    return msgspec.structs.replace(terms, topic=None)  # what they go with names it
 
 
 def leave(topic: bytes, now: float, elsewhere: tuple[PeerAddress, ...] = ()) -> Rpc:
@@ -196,7 +209,7 @@ def addition(*additions: Addition) -> Rpc:
 def accepted(topic: bytes, terms: Terms | None) -> Rpc:
     """Tell a peer that it is our child; `terms` hold what we have of the range that it named."""
     reply = JoinReply(topic, JoinStatus.ACCEPTED)
-    return addition(reply) if terms is None else addition(reply, terms)
+    return addition(reply) if terms is None else addition(reply, _unnamed(terms))
 
 
 def redirect(topic: bytes, target: PeerId, addresses: tuple[bytes, ...]) -> Rpc:
@@ -225,9 +238,10 @@ def _meta_of(rpc: Rpc) -> RpcMeta:
             topic = message.topic
             operations.append(OperationMeta(name, "" if topic is None else cids.text(topic)))
     for each in rpc.additions:
-        operations.append(OperationMeta(ADDITION_NAMES[type(each)], cids.text(each.topic)))
+        about = cids.text(rpc.topic_of(each))
+        operations.append(OperationMeta(ADDITION_NAMES[type(each)], about))
         if type(each) is Events:
-            carried += [MessageMeta(signed.cid, cids.text(each.topic)) for signed in each.events]
+            carried += [MessageMeta(signed.cid, about) for signed in each.events]
             data_size += sum(field_size(len(codec.encode_event(signed))) for signed in each.events)
     return RpcMeta(
         tuple(carried),

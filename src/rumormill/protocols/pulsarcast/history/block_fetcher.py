@@ -1,7 +1,7 @@
 """Looking for a block by its CID: at the peers who should have it, then in the DHT.
 
 A block is a topic descriptor or an event. Whatever is brought, its CID is computed and compared,
-so it does not matter who brings it. Every search has an end: each peer has a few seconds, the DHT
+so it does not matter who brings it. Every search has an end: each peer has a few turns, the DHT has
 its own limit, and then it has failed. `BlockFound` tells how it ended.
 
 In the DHT a block is what the original stores there: dag-cbor bytes under their CID. The hash
@@ -51,6 +51,10 @@ class _Search(msgspec.Struct):
     ancestors: int = 0
     known: bytes | None = None
     everywhere: bool = True
+    repeated: int = 0
+    """How often the peer that is being asked was asked again."""
+    begun: float = 0.0
+    """When it was asked."""
 
 
 @dataclass(eq=False)
@@ -112,17 +116,21 @@ class BlockFetcher:
 
     def _go_on(self, search: _Search, now: float, effects: Effects) -> None:
         if search.sources:
-            search.asked = search.sources.pop(0)
-            question = Fetch(search.topic, (search.cid,), search.ancestors, search.known)
-            self._context.send(search.asked, addition(question), effects)
-            timeout = self._context.config.fetch_timeout
-            effects.append(SetTimer(FetchTimer(search.cid), now + timeout))
+            search.asked, search.repeated = search.sources.pop(0), 0
+            self._ask(search, search.asked, now, effects)
         elif not search.everywhere:
             self._finish(search, None, self._context.id, now, effects)
         else:
             search.asked = None
             effects.append(CancelTimer(FetchTimer(search.cid)))
             self._dht.get_value(content_key(search.cid), now, effects)
+
+    def _ask(self, search: _Search, peer: PeerId, now: float, effects: Effects) -> None:
+        search.begun = now
+        question = Fetch(search.topic, (search.cid,), search.ancestors, search.known)
+        self._context.send(peer, addition(question), effects)
+        wait = self._context.patience(search.repeated, self._context.config.fetch_timeout)
+        effects.append(SetTimer(FetchTimer(search.cid), now + wait))
 
     def _finish(
         self,
@@ -144,6 +152,8 @@ class BlockFetcher:
         search = self._searches.get(block.cid)
         if search is None:
             return False
+        if source == search.asked and not search.repeated:
+            self._context.answer_times.note(now - search.begun)
         self._finish(search, block, source, now, effects)
         return True
 
@@ -155,10 +165,16 @@ class BlockFetcher:
                 self._go_on(search, now, effects)
 
     def on_timer(self, cid: bytes, now: float, effects: Effects) -> None:
-        """A peer has not answered."""
+        """A peer has not answered: ask it again a few times, then another."""
         search = self._searches.get(cid)
-        if search is not None and search.asked is not None:
+        if search is None or search.asked is None:
+            return
+        tired = search.repeated >= self._context.config.connect_retries
+        if tired or search.asked not in self._context.connected:
             self._go_on(search, now, effects)
+        else:
+            search.repeated += 1
+            self._ask(search, search.asked, now, effects)
 
     def on_value(
         self, cid: bytes, value: bytes | None, proof: bytes, now: float, effects: Effects

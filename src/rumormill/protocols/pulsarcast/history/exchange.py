@@ -31,7 +31,8 @@ from rumormill.protocols.pulsarcast.context import (
     RangeFetched,
     RangeTimer,
 )
-from rumormill.protocols.pulsarcast.format.additions import Events, Fetch, Have, Terms
+from rumormill.protocols.pulsarcast.format.additions import Events, Have, Terms
+from rumormill.protocols.pulsarcast.format.cid import tail
 from rumormill.protocols.pulsarcast.format.codec import encode_event, read_back
 from rumormill.protocols.pulsarcast.format.rpc import addition, join
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent
@@ -223,7 +224,7 @@ class Reconciliation:
 
     def on_news(self, peer: PeerId, terms: Terms, now: float, effects: Effects) -> None:
         """A neighbour tells what it has passed on of late: fetch what has not arrived."""
-        topic = terms.topic
+        topic = terms.topic or b""
         branch, feed = self._trees.branches.get(topic), self._feeds.open.get(topic)
         if branch is None or feed is None or peer not in (branch.parent, *branch.children):
             self._context.refuse(peer, reasons.NOT_ASKED_FOR, topic, 0.0, now, effects)
@@ -275,10 +276,12 @@ class Reconciliation:
             ids = feed.timeline.between(start, end)
         wanted.known = len(feed.timeline)
         self._missing.expect(feed.topic, wanted.peer, now)
-        question = Have(feed.topic, start, end, tuple(ids[:most]))
+        tails = tuple([tail(cid) for cid in ids[:most]])
+        question = Have(feed.topic, start, end, tails)
         self._context.send(wanted.peer, addition(question), effects)
         timer = RangeTimer(feed.topic)
-        effects.append(SetTimer(timer, now + self._context.config.fetch_timeout))
+        wait = self._context.patience(wanted.repeated, self._context.config.fetch_timeout)
+        effects.append(SetTimer(timer, now + wait))
 
     def on_have(self, peer: PeerId, have: Have, now: float, effects: Effects) -> None:
         """A peer lists what it has of a range: send what it lacks, and ask for what we lack."""
@@ -345,16 +348,14 @@ class Reconciliation:
         self._ask_back(feed, peer, have, now, effects)
 
     def _ask_back(self, feed: Feed, peer: PeerId, have: Have, now: float, effects: Effects) -> None:
-        """Ask a child for what it has and we have not."""
+        """Get from a child what it has and we have not, unless we are getting something else: then
+        the next comparison finds it."""
         branch = self._trees.branches.get(have.topic)
-        if branch is None or peer not in branch.children:
+        if branch is None or peer not in branch.children or have.topic in self._ranges:
             return
-        lacking = [cid for cid in have.cids if cid not in feed.timeline]
-        batch = self._context.config.fetch_batch
-        self._missing.expect(have.topic, peer, now)
-        for first in range(0, len(lacking), batch):
-            wanted = tuple(lacking[first : first + batch])
-            self._context.send(peer, addition(Fetch(have.topic, wanted)), effects)
+        ours = dict.fromkeys(tail(cid) for cid in feed.timeline.between(have.start, have.end))
+        if any(each not in ours for each in have.tails):
+            self.fetch(feed, peer, have.start, have.end, NewsFetch(), now, effects)
 
     def on_answer(self, peer: PeerId, answer: Events, now: float, effects: Effects) -> None:
         """A peer's answer to our list has been taken in: go on with the rest of the range."""
@@ -393,5 +394,5 @@ class Reconciliation:
 
 def _not_among(feed: Feed, have: Have) -> list[bytes]:
     """The events of a range that a peer did not list."""
-    theirs = dict.fromkeys(have.cids)
-    return [cid for cid in feed.timeline.between(have.start, have.end) if cid not in theirs]
+    theirs = dict.fromkeys(have.tails)
+    return [cid for cid in feed.timeline.between(have.start, have.end) if tail(cid) not in theirs]

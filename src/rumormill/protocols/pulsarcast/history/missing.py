@@ -41,6 +41,9 @@ from rumormill.protocols.pulsarcast.history.feed import (
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
 from rumormill.protocols.pulsarcast.tree.trees import Trees
 
+_NEAREST: Final = 4
+"""Events before a missing one that are asked for along with it while others wait for theirs. Our
+choice: what was lost together."""
 _ANSWER_WINDOW: Final = 60.0
 """Seconds for which a peer that was asked may send events; our choice: a long answer takes many
 messages."""
@@ -91,7 +94,13 @@ class MissingParents:
             return  # it is on its way already, alone or with all others
         if feed.ordered or peer == self._context.id or len(feed.timeline) == 1:
             # Of a first event the parent is probably older than our subscription.
-            self.fetch(feed, cid, peer, now, effects)
+            # Where others wait already most of what lies before it is here, and where many
+            # publish as well.
+            batch = 0
+            if feed.ordered:
+                gap = len(feed.hold.held) <= 1
+                batch = self._context.config.fetch_batch if gap else _NEAREST
+            self.fetch(feed, cid, peer, now, effects, ancestors=batch)
         elif len(self._noted) < self._context.config.max_fetches:
             self._noted[cid] = (feed.topic, peer)
             effects.append(SetTimer(ParentTimer(cid), now + self._context.config.gap_delay))
@@ -111,18 +120,17 @@ class MissingParents:
         now: float,
         effects: Effects,
         *,
-        chain: bool = True,
+        ancestors: int = 0,
     ) -> bool:
-        """Look for a missing event, at its child's sender first, with the chain before it where
-        the topic is one; false when too much is looked for already."""
+        """Look for a missing event, at its child's sender first, with so many of those before it;
+        false when too much is looked for already."""
         topic = feed.topic
         sources = (peer, *self._trees.neighbours(topic))
         for each in sources:
             self.expect(topic, each, now)
-        # Elsewhere most of what lies before the event is here already.
-        batch = self._context.config.fetch_batch if chain and feed.ordered else 0
+        wish, known = MissingParent(), feed.tip
         return self._fetcher.seek(
-            cid, topic, sources, MissingParent(), now, effects, ancestors=batch, known=feed.tip
+            cid, topic, sources, wish, now, effects, ancestors=ancestors, known=known
         )
 
     def _on_parent(self, _: MissingParent, news: BlockFound, now: float, effects: Effects) -> None:
@@ -198,6 +206,8 @@ class MissingParents:
         self, asked: ChildsQuestion, news: BlockFound, now: float, effects: Effects
     ) -> None:
         feed, block = self._feeds.open.get(asked.topic), news.block
+        if feed is not None and news.about in feed.timeline:
+            return  # we missed it too, and have just passed it on
         answer = Events(asked.topic, missing=(news.about,))
         if (
             feed is not None

@@ -52,6 +52,6 @@ class Refetching:
         self._wait(feed, feed.retries + 1 if feed.lost_again else 1, now, effects)
         for cid in list(islice(feed.lost, self._context.config.fetch_batch)):
             if cid in feed.timeline or self._missing.fetch(
-                feed, cid, self._context.id, now, effects, chain=False
+                feed, cid, self._context.id, now, effects
             ):
                 del feed.lost[cid]

@@ -3,6 +3,8 @@
 from bisect import bisect_left, insort
 from typing import Final
 
+from rumormill.protocols.pulsarcast.format.cid import tail
+
 BUCKET: Final = 1000
 """Milliseconds per bucket; our choice: a range's ends are as exact as settling times need."""
 
@@ -49,14 +51,14 @@ class Timeline:
         bucket = self._buckets.get(number)
         if bucket is None:
             self._buckets[number] = [cid]
-            self._sums[number] = int.from_bytes(cid[-8:])
+            self._sums[number] = int.from_bytes(tail(cid))
             if not self._order or number > self._order[-1]:
                 self._order.append(number)
             else:
                 insort(self._order, number)
         else:
             bucket.append(cid)
-            self._sums[number] ^= int.from_bytes(cid[-8:])
+            self._sums[number] ^= int.from_bytes(tail(cid))
         if len(self.dates) > self._limit:
             self._forget_oldest()
         return True
@@ -66,7 +68,7 @@ class Timeline:
         date = self.dates.pop(cid, None)
         if date is not None:
             self._buckets[date // BUCKET].remove(cid)
-            self._sums[date // BUCKET] ^= int.from_bytes(cid[-8:])
+            self._sums[date // BUCKET] ^= int.from_bytes(tail(cid))
 
     def _forget_oldest(self) -> None:
         oldest = self._order.pop(0)

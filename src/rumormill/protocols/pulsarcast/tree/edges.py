@@ -287,16 +287,29 @@ class ParentSearch:
         peer = branch.candidate
         assert peer is not None
         branch.asked, branch.dialling = True, False
-        branch.joins += 1
         self._reconciliation.join(branch, peer, 0.0, now, effects)
         if self._context.is_original(peer):
             self._adopt(branch, peer, now, effects)
         else:
-            self._trees.arm(branch, now + self._context.config.join_timeout, effects)
+            self._trees.arm(branch, now + self._count_join(branch, now), effects)
+
+    def _count_join(self, branch: Branch, now: float) -> float:
+        """A JOIN has been sent; return how long its answer is waited for."""
+        branch.joined = now
+        branch.joins += 1
+        config = self._context.config
+        if branch.joins > config.connect_retries:
+            return config.join_timeout
+        return self._context.patience(branch.joins - 1, config.join_timeout)
+
+    def on_answer(self, branch: Branch, peer: PeerId, now: float) -> None:
+        """A peer has answered a JOIN of ours."""
+        if branch.joins == 1 and peer == (branch.candidate or branch.parent):
+            self._context.answer_times.note(now - branch.joined)
 
     def on_alive(self, peer: PeerId, now: float, effects: Effects) -> None:
-        """A peer is connected, or is a contact of the DHT now: ask it where it was being dialled,
-        or where it is closer than we are.
+        """A peer is connected, is a contact of the DHT now, or has answered a request: ask it where
+        it was being dialled, or where it is closer than we are.
 
         Whatever it failed in before, it lives now. An author that returns looks for itself in the
         DHT and asks whoever is closest to it, which is who stands in for it: so it is found at
@@ -475,8 +488,8 @@ class ParentSearch:
                     self.on_parent_left(branch, now, effects)
                     return
                 branch.unanswered += 1
-            branch.joins += 1
+            soon = self._count_join(branch, now)
             self._reconciliation.refresh(branch, now, effects)
             if branch.joins <= config.connect_retries:
-                wait = min(wait, config.join_timeout)
+                wait = min(wait, soon)
         self._trees.arm(branch, now + wait, effects)

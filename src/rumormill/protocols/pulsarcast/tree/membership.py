@@ -303,6 +303,7 @@ class TreeMembership:
             if reply.status is JoinStatus.ACCEPTED:
                 self._context.send(peer, leave(reply.topic, now), effects)
             return
+        self._parents.on_answer(branch, peer, now)
         if reply.status is JoinStatus.ACCEPTED:
             self._parents.on_accepted(branch, peer, now, effects)
             if terms is not None:

@@ -5,7 +5,8 @@ linked before it is signed: to the event that this peer saw last (LAST_SEEN), or
 application names (CUSTOM), as long as that one exists. No two events of ours have the same date, so
 the same text said twice is two events. Whatever must come first (the topic found, its tree entered,
 a parent fetched, somebody asked) is waited for, unless the application wants the event at once or
-not at all.
+not at all. A request that was under way when its asker was killed is asked again in its next life
+(`kept_requests`).
 """
 
 from dataclasses import dataclass
@@ -35,11 +36,12 @@ from rumormill.protocols.pulsarcast.format.descriptors import (
     EventLinking,
     TopicDescriptor,
 )
-from rumormill.protocols.pulsarcast.format.signing import sign_event, sign_request
+from rumormill.protocols.pulsarcast.format.signing import SignedEvent, sign_event, sign_request
 from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher
 from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, core_event
 from rumormill.protocols.pulsarcast.history.timeline import milliseconds
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination, OwnEvent
+from rumormill.protocols.pulsarcast.tree.kept_requests import KeptRequests
 from rumormill.protocols.pulsarcast.tree.known_topics import KnownTopics, PatientLook
 from rumormill.protocols.pulsarcast.tree.membership import TreeMembership
 from rumormill.protocols.pulsarcast.tree.requests import Requests
@@ -52,7 +54,8 @@ ON_REQUEST: Final = "published by an allowed publisher at our request"
 class Publication(msgspec.Struct, frozen=True):
     """What the application wants to publish, and who is told how it ended.
 
-    That is a `Publish` with its number, or the command that created the topic which this announces.
+    That is a `Publish` with its number, which is 0 for one of an earlier life, or the command that
+    created the topic which this announces.
     """
 
     topic: bytes
@@ -62,6 +65,8 @@ class Publication(msgspec.Struct, frozen=True):
     announces: TopicDescriptor | None = None
     parent: bytes | None = None
     at_once: bool = False
+    request: SignedEvent | None = None
+    """What an earlier life asked for, and has no answer to."""
 
 
 class Unspoken(msgspec.Struct, frozen=True):
@@ -83,9 +88,11 @@ class Publishing:
     _events: Dissemination
     _fetcher: BlockFetcher
     _requests: Requests
+    _kept: KeptRequests
     _last_date: int = 0
 
     def __post_init__(self) -> None:
+        self._kept.ask_again = self._ask_again
         self._context.operations.steps |= {
             (Publication, TopicFound): self._on_topic,
             (Publication, TreeEntered): self._on_tree,
@@ -112,6 +119,13 @@ class Publishing:
             wish = publication if publication.number is None else PatientLook(publication)
             self._topics.find(publication.topic, wish, now, effects)
 
+    def _ask_again(self, signed: SignedEvent, now: float, effects: Effects) -> None:
+        """An earlier life of ours waited for an answer to this request when it ended."""
+        topic, operations = signed.event.topic, self._context.operations
+        if operations.count(Publication) < self._context.config.max_requests:
+            publication = Publication(topic, signed.event.payload, 0, request=signed)
+            self._topics.find(topic, PatientLook(publication), now, effects)
+
     def _can_at_once(self, cid: bytes) -> bool:
         """Whether an event can be made and appended without anything coming first."""
         feed, own = self._feeds.open.get(cid), self._context.id
@@ -122,7 +136,14 @@ class Publishing:
     def _fail(
         self, publication: Publication, reason: str, effects: Effects, *, lost: bool = False
     ) -> None:
-        """There is no event. A topic exists without its announcement, unless our disk `lost` it."""
+        """There is no event. A topic exists without its announcement, unless our disk `lost` it.
+
+        A request of an earlier life whose topic is not to be found waits for the next one.
+        """
+        if publication.request is not None:
+            if reason == reasons.NO_SUCH_TOPIC:
+                return
+            self._kept.drop(publication.request.cid, effects)
         effects.append(trace.FailPublish(cids.text(publication.topic), reason))
         error = reasons.sentence(reason)
         if publication.number is not None:
@@ -188,12 +209,17 @@ class Publishing:
     def _compose(self, feed: Feed, publication: Publication, now: float, effects: Effects) -> None:
         """Make the event, and have it stored; or the request for it, and send that."""
         own, identity = self._context.id, self._context.identity
+        if publication.request is not None:
+            self._requests.ask(publication.request, publication, now, effects)
+            return
         self._last_date = max(milliseconds(now), self._last_date + 1)
         created = dates.iso(self._last_date)
         data, parent = publication.data, publication.parent
         if not feed.descriptor.may_publish(own):
             draft = EventDescriptor(feed.topic, own, data, created, None, parent)
-            self._requests.ask(sign_request(draft, identity), publication, now, effects)
+            request = sign_request(draft, identity)
+            self._kept.keep(request, effects)
+            self._requests.ask(request, publication, now, effects)
             return
         parent = self._events.parent_of_next(feed, parent)
         event = EventDescriptor(feed.topic, own, data, created, own, parent)
@@ -216,6 +242,7 @@ class Publishing:
         self, publication: Publication, news: RequestAnswered, now: float, effects: Effects
     ) -> None:
         reply = news.reply
+        self._kept.drop(news.about, effects)
         if reply.status is not RequestStatus.ACCEPTED or reply.event is None:
             self._fail(publication, reply.reason or reasons.REFUSED, effects)
             return

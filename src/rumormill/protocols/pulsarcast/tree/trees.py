@@ -70,6 +70,8 @@ class Branch(msgspec.Struct):
     """How often the candidate was dialled."""
     joins: int = 0
     """How often it, or the parent since its last answer, was sent a JOIN in a row."""
+    joined: float = 0.0
+    """When it was sent the last of these."""
     redirects: int = 0
     """How often this attempt was handed on."""
     failures: int = 0
