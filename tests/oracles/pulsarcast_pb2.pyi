@@ -190,16 +190,16 @@ class Terms(_message.Message):
     def __init__(self, topic: _Optional[bytes] = ..., silent: _Optional[bool] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., count: _Optional[int] = ..., checksum: _Optional[int] = ...) -> None: ...
 
 class Have(_message.Message):
-    __slots__ = ("topic", "start", "end", "cids")
+    __slots__ = ("topic", "start", "end", "tails")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
-    CIDS_FIELD_NUMBER: _ClassVar[int]
+    TAILS_FIELD_NUMBER: _ClassVar[int]
     topic: bytes
     start: int
     end: int
-    cids: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, topic: _Optional[bytes] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., cids: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    tails: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, topic: _Optional[bytes] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., tails: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Block(_message.Message):
     __slots__ = ("topic", "data")

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class RPC(_message.Message):
-    __slots__ = ("subscriptions", "publish", "control")
+    __slots__ = ("subscriptions", "publish", "control", "trunk")
     class SubOpts(_message.Message):
         __slots__ = ("subscribe", "topicid")
         SUBSCRIBE_FIELD_NUMBER: _ClassVar[int]
@@ -18,10 +18,12 @@ class RPC(_message.Message):
     SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
     PUBLISH_FIELD_NUMBER: _ClassVar[int]
     CONTROL_FIELD_NUMBER: _ClassVar[int]
+    TRUNK_FIELD_NUMBER: _ClassVar[int]
     subscriptions: _containers.RepeatedCompositeFieldContainer[RPC.SubOpts]
     publish: _containers.RepeatedCompositeFieldContainer[Message]
     control: ControlMessage
-    def __init__(self, subscriptions: _Optional[_Iterable[_Union[RPC.SubOpts, _Mapping]]] = ..., publish: _Optional[_Iterable[_Union[Message, _Mapping]]] = ..., control: _Optional[_Union[ControlMessage, _Mapping]] = ...) -> None: ...
+    trunk: Trunk
+    def __init__(self, subscriptions: _Optional[_Iterable[_Union[RPC.SubOpts, _Mapping]]] = ..., publish: _Optional[_Iterable[_Union[Message, _Mapping]]] = ..., control: _Optional[_Union[ControlMessage, _Mapping]] = ..., trunk: _Optional[_Union[Trunk, _Mapping]] = ...) -> None: ...
 
 class Message(_message.Message):
     __slots__ = ("data", "seqno", "topic", "signature", "key")
@@ -39,18 +41,54 @@ class Message(_message.Message):
     def __init__(self, data: _Optional[bytes] = ..., seqno: _Optional[bytes] = ..., topic: _Optional[str] = ..., signature: _Optional[bytes] = ..., key: _Optional[bytes] = ..., **kwargs) -> None: ...
 
 class ControlMessage(_message.Message):
-    __slots__ = ("ihave", "iwant", "graft", "prune", "idontwant")
+    __slots__ = ("ihave", "iwant", "graft", "prune", "idontwant", "extensions")
     IHAVE_FIELD_NUMBER: _ClassVar[int]
     IWANT_FIELD_NUMBER: _ClassVar[int]
     GRAFT_FIELD_NUMBER: _ClassVar[int]
     PRUNE_FIELD_NUMBER: _ClassVar[int]
     IDONTWANT_FIELD_NUMBER: _ClassVar[int]
+    EXTENSIONS_FIELD_NUMBER: _ClassVar[int]
     ihave: _containers.RepeatedCompositeFieldContainer[ControlIHave]
     iwant: _containers.RepeatedCompositeFieldContainer[ControlIWant]
     graft: _containers.RepeatedCompositeFieldContainer[ControlGraft]
     prune: _containers.RepeatedCompositeFieldContainer[ControlPrune]
     idontwant: _containers.RepeatedCompositeFieldContainer[ControlIDontWant]
-    def __init__(self, ihave: _Optional[_Iterable[_Union[ControlIHave, _Mapping]]] = ..., iwant: _Optional[_Iterable[_Union[ControlIWant, _Mapping]]] = ..., graft: _Optional[_Iterable[_Union[ControlGraft, _Mapping]]] = ..., prune: _Optional[_Iterable[_Union[ControlPrune, _Mapping]]] = ..., idontwant: _Optional[_Iterable[_Union[ControlIDontWant, _Mapping]]] = ...) -> None: ...
+    extensions: ControlExtensions
+    def __init__(self, ihave: _Optional[_Iterable[_Union[ControlIHave, _Mapping]]] = ..., iwant: _Optional[_Iterable[_Union[ControlIWant, _Mapping]]] = ..., graft: _Optional[_Iterable[_Union[ControlGraft, _Mapping]]] = ..., prune: _Optional[_Iterable[_Union[ControlPrune, _Mapping]]] = ..., idontwant: _Optional[_Iterable[_Union[ControlIDontWant, _Mapping]]] = ..., extensions: _Optional[_Union[ControlExtensions, _Mapping]] = ...) -> None: ...
+
+class ControlExtensions(_message.Message):
+    __slots__ = ("trunk",)
+    TRUNK_FIELD_NUMBER: _ClassVar[int]
+    trunk: bool
+    def __init__(self, trunk: _Optional[bool] = ...) -> None: ...
+
+class Trunk(_message.Message):
+    __slots__ = ("have", "want", "choke", "unchoke", "open", "probe", "echo")
+    HAVE_FIELD_NUMBER: _ClassVar[int]
+    WANT_FIELD_NUMBER: _ClassVar[int]
+    CHOKE_FIELD_NUMBER: _ClassVar[int]
+    UNCHOKE_FIELD_NUMBER: _ClassVar[int]
+    OPEN_FIELD_NUMBER: _ClassVar[int]
+    PROBE_FIELD_NUMBER: _ClassVar[int]
+    ECHO_FIELD_NUMBER: _ClassVar[int]
+    have: _containers.RepeatedScalarFieldContainer[bytes]
+    want: bytes
+    choke: bytes
+    unchoke: bytes
+    open: _containers.RepeatedScalarFieldContainer[str]
+    probe: _containers.RepeatedCompositeFieldContainer[Probe]
+    echo: int
+    def __init__(self, have: _Optional[_Iterable[bytes]] = ..., want: _Optional[bytes] = ..., choke: _Optional[bytes] = ..., unchoke: _Optional[bytes] = ..., open: _Optional[_Iterable[str]] = ..., probe: _Optional[_Iterable[_Union[Probe, _Mapping]]] = ..., echo: _Optional[int] = ...) -> None: ...
+
+class Probe(_message.Message):
+    __slots__ = ("topic", "source", "number")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    source: bytes
+    number: int
+    def __init__(self, topic: _Optional[str] = ..., source: _Optional[bytes] = ..., number: _Optional[int] = ...) -> None: ...
 
 class ControlIHave(_message.Message):
     __slots__ = ("topicID", "messageIDs")

@@ -74,14 +74,16 @@ class TraceEvent(_message.Message):
         topic: str
         def __init__(self, messageID: _Optional[bytes] = ..., receivedFrom: _Optional[bytes] = ..., reason: _Optional[str] = ..., topic: _Optional[str] = ...) -> None: ...
     class DuplicateMessage(_message.Message):
-        __slots__ = ("messageID", "receivedFrom", "topic")
+        __slots__ = ("messageID", "receivedFrom", "topic", "cause")
         MESSAGEID_FIELD_NUMBER: _ClassVar[int]
         RECEIVEDFROM_FIELD_NUMBER: _ClassVar[int]
         TOPIC_FIELD_NUMBER: _ClassVar[int]
+        CAUSE_FIELD_NUMBER: _ClassVar[int]
         messageID: bytes
         receivedFrom: bytes
         topic: str
-        def __init__(self, messageID: _Optional[bytes] = ..., receivedFrom: _Optional[bytes] = ..., topic: _Optional[str] = ...) -> None: ...
+        cause: str
+        def __init__(self, messageID: _Optional[bytes] = ..., receivedFrom: _Optional[bytes] = ..., topic: _Optional[str] = ..., cause: _Optional[str] = ...) -> None: ...
     class DeliverMessage(_message.Message):
         __slots__ = ("messageID", "topic", "receivedFrom", "via")
         MESSAGEID_FIELD_NUMBER: _ClassVar[int]
@@ -224,20 +226,22 @@ class TraceEvent(_message.Message):
         reason: str
         def __init__(self, topic: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
     class RPCMeta(_message.Message):
-        __slots__ = ("messages", "subscription", "control", "size", "dataSize", "operations")
+        __slots__ = ("messages", "subscription", "control", "size", "dataSize", "operations", "cause")
         MESSAGES_FIELD_NUMBER: _ClassVar[int]
         SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
         CONTROL_FIELD_NUMBER: _ClassVar[int]
         SIZE_FIELD_NUMBER: _ClassVar[int]
         DATASIZE_FIELD_NUMBER: _ClassVar[int]
         OPERATIONS_FIELD_NUMBER: _ClassVar[int]
+        CAUSE_FIELD_NUMBER: _ClassVar[int]
         messages: _containers.RepeatedCompositeFieldContainer[TraceEvent.MessageMeta]
         subscription: _containers.RepeatedCompositeFieldContainer[TraceEvent.SubMeta]
         control: TraceEvent.ControlMeta
         size: int
         dataSize: int
         operations: _containers.RepeatedCompositeFieldContainer[TraceEvent.OperationMeta]
-        def __init__(self, messages: _Optional[_Iterable[_Union[TraceEvent.MessageMeta, _Mapping]]] = ..., subscription: _Optional[_Iterable[_Union[TraceEvent.SubMeta, _Mapping]]] = ..., control: _Optional[_Union[TraceEvent.ControlMeta, _Mapping]] = ..., size: _Optional[int] = ..., dataSize: _Optional[int] = ..., operations: _Optional[_Iterable[_Union[TraceEvent.OperationMeta, _Mapping]]] = ...) -> None: ...
+        cause: str
+        def __init__(self, messages: _Optional[_Iterable[_Union[TraceEvent.MessageMeta, _Mapping]]] = ..., subscription: _Optional[_Iterable[_Union[TraceEvent.SubMeta, _Mapping]]] = ..., control: _Optional[_Union[TraceEvent.ControlMeta, _Mapping]] = ..., size: _Optional[int] = ..., dataSize: _Optional[int] = ..., operations: _Optional[_Iterable[_Union[TraceEvent.OperationMeta, _Mapping]]] = ..., cause: _Optional[str] = ...) -> None: ...
     class MessageMeta(_message.Message):
         __slots__ = ("messageID", "topic")
         MESSAGEID_FIELD_NUMBER: _ClassVar[int]

@@ -57,7 +57,12 @@ class Watch:
             )
         self.simulation.run()
         self.authors: dict[bytes, bytes] = {}
-        """Who published an event, by its id."""
+        """Who published an event, by its id; also one that crashed when its event was safe and
+        nobody had been told, and spreads it when it is back."""
+        for host in self.simulation.network.hosts:
+            assert host.journal is not None
+            for kept in host.journal._topics.values():
+                self.authors |= {event.id: event.author for event in kept.events.values()}
         for _, peer, payload in self.log.entries:
             if isinstance(payload, trace.PublishMessage):
                 self.authors[payload.message_id] = peer
@@ -160,6 +165,11 @@ def test_nobody_hears_of_what_is_not_stored(protocol: str) -> None:
     """Events, gossip of them, grants, receipts and deliveries: all behind their commit."""
     for seed in range(40):
         Watch(schedule(protocol, seed)).check()
+
+
+def test_what_was_safe_when_its_author_crashed_is_spread_without_a_receipt() -> None:
+    """It stood still when its disk was done, and crashed before it heard of it."""
+    Watch(schedule("skipring", 1883)).check()
 
 
 @pytest.mark.slow

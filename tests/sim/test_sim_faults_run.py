@@ -46,6 +46,7 @@ SMALLER: dict[str, dict[str, Any]] = {
     "radius-reference": {"workload.messages": 20},
     "radius-sparse": {"peers": 60, "workload.topics": 6},
     "reddit2007": {"topology.degree": 8, "workload.limit": 30},
+    "wild": {"peers": 30, "cool_down": 40.0, "workload.messages": 10, "workload.rate": 2.0},
     **{
         f"pulsarcast-reddit2007{variant}": {"topology.degree": 8, "workload.limit": 30}
         for variant in (

@@ -23,7 +23,7 @@ def event(number: int, topic: str = "t") -> Event:
     return Event(topic, b"data", b"author", number.to_bytes(2))
 
 
-def note(key: str, value: bytes = b"") -> StoredNote:
+def note(key: str, value: bytes = b"kept") -> StoredNote:
     return StoredNote(key, value)
 
 
@@ -112,6 +112,10 @@ def test_notes_are_read_by_what_their_keys_begin_with() -> None:
     loaded = journal.load(Load(1, "", Notes("b/")))
     assert loaded == Loaded(1, notes=(note("b/1", b"new"), note("b/2")))
     assert journal.load(Load(2, "", Notes("b/", after="b/1"))) == Loaded(2, notes=(note("b/2"),))
+    journal.append(KeepNote(note("b/1", b"")))
+    journal.commit(1.0)
+    gone = journal.load(Load(5, "", Notes("b/")))
+    assert gone == Loaded(5, notes=(note("b/2"),)), "one without a value is kept no longer"
     for number in range(PIECE + 1):
         journal.append(KeepNote(note(f"n/{number:04}")))
     journal.commit(1.0)

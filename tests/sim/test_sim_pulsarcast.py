@@ -161,3 +161,43 @@ def test_the_papers_workload(name: str) -> None:
     if "churn" not in name:
         assert figures["published"] == 17_611 + 23
         assert figures["delivered"] == 1_734_851 + 23
+
+
+def reddit(peers: int, messages: int, **changes: Any) -> dict[str, Any]:
+    """The figures of the comparison's workload, as it is by default."""
+    table = {
+        "protocol": "pulsarcast",
+        "peers": peers,
+        "links": {"latency": "planetlab"},
+        "workload": {"kind": "reddit2007", "limit": messages, "rate": 20.0},
+    }
+    return run_scenario(Scenario.from_dict({**table, **changes}))
+
+
+def trouble(seed: int) -> dict[str, Any]:
+    """5 % of all messages are lost, and a fifth of all peers leaves per minute."""
+    links = {"latency": "planetlab", "loss": "5%"}
+    return {"seed": seed, "links": links, "churn": {"fraction": "20%"}, "cool_down": "90s"}
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_loss_and_churn_delay_little_and_cost_no_publication(seed: int) -> None:
+    """What is lost is asked for again at once, and who is killed asks again when it is back."""
+    figures = reddit(40, 100, **trouble(seed))
+    assert figures["failed_publications"] == {}
+    assert figures["delivery_ratio"] == 1.0
+    assert figures["latency_p99"] <= 3.0
+
+
+@pytest.mark.slow
+def test_the_comparisons_workload_in_calm_and_trouble() -> None:
+    """What docs/pulsarcast-evaluation.md says of a hundred peers."""
+    calm = reddit(100, 300, seed=1)
+    assert calm["latency_p99"] <= 0.7
+    assert calm["control_bytes"] <= calm["data_bytes"]
+    for seed in (1, 2, 3):
+        figures = reddit(100, 300, **trouble(seed))
+        assert figures["failed_publications"] == {}
+        assert figures["delivery_ratio"] == 1.0
+        assert figures["latency_p99"] <= 2.0
+        assert figures["control_bytes"] <= 1.1 * figures["data_bytes"]

@@ -68,7 +68,7 @@ def test_example_scenarios_are_valid(path: Path) -> None:
 
 
 def test_all_promised_examples_exist() -> None:
-    """They show the published numbers, joining, faults, churn, sync, data sets and papers."""
+    """They show the published numbers, joining, faults, churn, sync, NATs, data sets and papers."""
     assert [path.stem for path in EXAMPLES] == [
         "all-at-once",
         "away",
@@ -88,6 +88,7 @@ def test_all_promised_examples_exist() -> None:
         "radius-reference",
         "radius-sparse",
         "reddit2007",
+        "wild",
     ]
 
 

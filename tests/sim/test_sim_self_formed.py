@@ -11,8 +11,10 @@ from rumormill.core.inputs import Asked, Input, Start, Subscribe, TimerFired
 from rumormill.core.machine import View
 from rumormill.core.trace import DeliverMessage, PublishMessage
 from rumormill.members.config import MembersConfig
+from rumormill.members.links import Link
 from rumormill.members.peer import topic_key, with_members
 from rumormill.overlay.kademlia.messages import KadMessage, KadPeer, KadType
+from rumormill.overlay.kademlia.operations import LookupKind, LookupResult
 from rumormill.protocols.registry import PROTOCOL_NAMES, Hooks, protocol
 from rumormill.sim.host import Host
 from rumormill.sim.identity import SimulatedIdentity
@@ -102,6 +104,24 @@ def test_the_figures_of_a_run_say_how_long_it_took_to_form_and_what_that_cost(na
     figures = run_scenario(scenario(name, 10, workload={"messages": 1}, cool_down="1s"))
     assert 0 < figures["formed_after"] < 40
     assert 0 < figures["formed_bytes_per_peer"] < 100_000
+
+
+def test_five_hundred_who_start_in_the_same_moment_are_one_network_soon() -> None:
+    """Everybody is told of its neighbours by one who knows few: they must look farther."""
+    figures = run_scenario(
+        scenario(
+            "floodsub",
+            500,
+            seed=2,
+            links={"latency": "planetlab"},
+            warm_up="10s",
+            cool_down="2s",
+            workload={"messages": 2, "rate": 2.0},
+            sync={"enabled": False},
+        )
+    )
+    assert figures["formed_after"] < 5.0
+    assert figures["delivery_ratio"] == 1.0
 
 
 @pytest.mark.parametrize("name", [each for each in PROTOCOL_NAMES if each != "skipring"])
@@ -233,6 +253,29 @@ def test_whose_ticket_everybody_has_is_not_overrun_by_those_who_start() -> None:
         assert len(first.machine.view().links["member"][""]) <= 2 * CONFIG.most
         assert len(first.links) <= 3 * CONFIG.most  # some are about to be turned away
     assert components(simulation.network) == [100]
+
+
+def test_whoever_is_full_dials_no_subscriber_of_its_topic_either() -> None:
+    """Twice the most links is the wall, for what is sought as for what comes."""
+    wanted = scenario("gossipsub", 3, workload={"messages": 0}, sync={"enabled": False})
+    simulation = Simulation(wanted)
+    simulation.run(until=20.0)
+    machine: Any = simulation.network.hosts[0].machine
+    (search,) = machine._searches.values()
+    found = LookupResult(1, LookupKind.FIND_PROVIDERS, search.key, peers=(peer_id(77),))
+
+    def dialled() -> list[PeerId]:
+        effects: Effects = []
+        machine._on_result(found, 20.0, effects)
+        machine._dialling.clear()
+        return [each.peer for each in effects if isinstance(each, Connect)]
+
+    assert dialled() == [peer_id(77)]
+    while len(machine._links.members()) < 2 * CONFIG.most:
+        assert dialled() == [peer_id(77)]
+        other = peer_id(100 + len(machine._links.all))
+        machine._links.all[other] = Link(False, False, "", 0.0, member=True)
+    assert dialled() == []
 
 
 @pytest.mark.slow

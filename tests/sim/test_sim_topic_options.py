@@ -1,6 +1,6 @@
 """Topic options in scenarios: who may publish, requests, linking, sub-topics, versions."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from sim_rig import Run
@@ -13,6 +13,7 @@ from rumormill.sim.run import run_scenario
 from rumormill.sim.scenario import Scenario
 from rumormill.sim.simulation import Simulation
 from rumormill.sim.topic_table import TopicTable
+from rumormill.trace.entries import Batch
 
 CANNOT = "may-not-publish"
 
@@ -110,6 +111,24 @@ def test_subscribers_follow_new_versions() -> None:
         assert {each.topic for each in used} == set(versions)
     first, second, third = descriptors(run, "topic-0")
     assert (second.parent, third.parent) == (first.cid, second.cid)
+
+
+def test_figures_name_every_topic_of_the_trace() -> None:
+    """The scenario's name of each, in all versions, and those of announcements: for reports."""
+
+    class Topics:
+        seen: ClassVar[set[str]] = set()
+
+        def observe(self, batch: Batch) -> None:
+            self.seen |= {each.topic for _, _, each in batch if isinstance(each, PublishMessage)}
+
+        def close(self) -> None:
+            pass
+
+    names = run_scenario(small({"versions": 1}), observer=Topics())["topic_names"]
+    assert {names.get(topic) for topic in Topics.seen} == {
+        *(f"{what}topic-{number}" for number in range(3) for what in ("", "versions of "))
+    }
 
 
 def test_options_go_with_protocols_that_create_topics() -> None:

@@ -92,6 +92,18 @@ def test_fixed_rate_is_equally_spaced_and_takes_topics_in_turn() -> None:
     assert [event.topic[-1] for event in plan.publications] == list("0120120")
 
 
+def test_a_burst_is_published_at_once() -> None:
+    """The rate stays what it is: bursts of three, ten messages a second, 0.3 s apart."""
+    plan = planned(
+        Workload(messages=7, rate=10.0, burst=3), warm_up=0.0, join_interval=0.0, peers=2
+    )
+    assert [event.at for event in plan.publications] == pytest.approx([0.0] * 3 + [0.3] * 3 + [0.6])
+    drawn = planned(Workload(kind="poisson", messages=6000, rate=10.0, burst=3), peers=2)
+    times = [event.at for event in drawn.publications]
+    assert times[0::3] == times[1::3] == times[2::3]
+    assert times[-1] - times[0] == pytest.approx(600, rel=0.1)
+
+
 def test_poisson_arrivals_have_the_rate_and_the_spread() -> None:
     """Gaps have mean 1 / rate and, being exponential, the same deviation."""
     plan = planned(Workload(kind="poisson", messages=20_000, rate=4.0), peers=2)

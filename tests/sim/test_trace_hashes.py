@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from rumormill.protocols.registry import PROTOCOL_NAMES
 from rumormill.sim.churn import Churn, Unsubscribing
 from rumormill.sim.run import run_scenario
 from rumormill.sim.scenario import Fault, Links, Scenario, Topology, Workload
@@ -18,13 +19,9 @@ from rumormill.sim.scenario import Fault, Links, Scenario, Topology, Workload
 TABLE = Path(__file__).with_name("trace_hashes.json")
 
 PROTOCOLS = (
-    ("floodsub", "default"),
-    ("gossipsub", "default"),
+    *[(name, "default") for name in PROTOCOL_NAMES],
     ("gossipsub", "ethereum"),
-    ("pulsarcast", "default"),
-    ("radius", "default"),
     ("radius", "few"),
-    ("skipring", "default"),
 )
 WEATHERS: dict[str, dict[str, Any]] = {
     "calm": {
@@ -83,7 +80,7 @@ def test_a_run_has_the_trace_that_it_had(protocol: str, preset: str, weather: st
 if __name__ == "__main__":
     rows = {
         f"{protocol}:{preset} {weather}": traced(protocol, preset, weather)
-        for protocol, preset in PROTOCOLS
+        for protocol, preset in sorted(PROTOCOLS)
         for weather in WEATHERS
     }
     TABLE.write_text(json.dumps(rows, indent=1) + "\n")

@@ -8,7 +8,6 @@ from contextlib import suppress
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trace_payloads import ONE_OF_EACH, entries
 
 from oracles import trace_pb2
 from rumormill.core import trace
@@ -27,6 +26,7 @@ from rumormill.trace.protobuf import (
 )
 from rumormill.trace.shapes import SHAPES
 from rumormill.wire.protobuf import bytes_field, read_varint, varint, varint_field
+from trace_payloads import ONE_OF_EACH, entries
 
 ALL_FORMATS = ["t.ndjson", "t.jsonl", "t.json", "t.pb", "t.pb.gz", "t.parquet"]
 BINARY_FORMATS = ["t.pb", "t.pb.gz"]
@@ -323,6 +323,7 @@ def test_parquet_columns_are_flat_and_documented(tmp_path):
         "topic",
         "remotePeer",
         "reason",
+        "cause",
         "via",
         "proto",
         "count",

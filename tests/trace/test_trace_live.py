@@ -5,11 +5,11 @@ import os
 from pathlib import Path
 
 import pytest
-from trace_payloads import ONE_OF_EACH as ENTRIES
 
 from rumormill.trace.entries import TraceError
 from rumormill.trace.files import read_trace
 from rumormill.trace.writers import LiveWriter
+from trace_payloads import ONE_OF_EACH as ENTRIES
 
 
 def test_what_was_observed_is_in_the_file_at_once(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from trace_payloads import entries
 
 from rumormill.core.trace import (
     ControlMeta,
@@ -33,6 +32,7 @@ from rumormill.core.trace import (
     UndeliverableMessage,
 )
 from rumormill.trace.metrics import Metrics, nearest_rank
+from trace_payloads import entries
 
 A, B, C, D = b"a", b"b", b"c", b"d"
 M = b"m"
@@ -88,6 +88,19 @@ def test_deliveries_of_a_line():
     assert summary["rmr"] == pytest.approx(4 / 3 - 1)
     assert summary["pending"] == 0
     assert summary["dropped"] == {}
+
+
+def test_every_copy_has_one_cause():
+    """Of five copies two were asked for, and one came although it was not wanted any more."""
+    asked = RpcMeta((MessageMeta(M, "t"), MessageMeta(b"2", "t")), cause="iwant")
+    trace = [
+        *line_of_four()[:-2],
+        (1.5, C, SendRPC(A, asked)),
+        (1.6, A, DuplicateMessage(M, C, "t", cause="choke race")),
+    ]
+    summary = summary_of(trace)
+    assert summary["messages_sent"] == 6
+    assert summary["copies_by_cause"] == {"spread": 3, "choke race": 1, "iwant": 2}
 
 
 def test_latencies_and_hops_of_a_line():

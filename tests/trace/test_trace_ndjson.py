@@ -9,7 +9,6 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from trace_payloads import ONE_OF_EACH, entries
 
 from rumormill.core import trace
 from rumormill.trace.entries import to_nanoseconds, to_seconds
@@ -21,6 +20,7 @@ from rumormill.trace.ndjson import (
     decode_line,
     encode_lines,
 )
+from trace_payloads import ONE_OF_EACH, entries
 
 
 def b64(raw: bytes) -> str:

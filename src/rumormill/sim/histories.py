@@ -63,10 +63,8 @@ class MemoryHistory:
         return at if at < len(self._firsts) and self._firsts[at] == key else at - 1
 
     def _sum(self, keys: Sequence[Key]) -> Summary:
-        total = Summary()
-        for key in keys:
-            total += _one(self._topic, key)
-        return total
+        topic = self._topic
+        return Summary() + Summary(len(keys), sum(_one(topic, key).total for key in keys))
 
     def _pieces(self, low: Key, high: Key) -> Iterator[tuple[int, int, int]]:
         """The blocks that a range touches, with the places in each."""

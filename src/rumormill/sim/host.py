@@ -82,6 +82,10 @@ class Host(Correspondent):
         self._commands: dict[int, Callable[[effects.Outcome], None]] = {}
         self._publishing: dict[int, Topic] = {}
         """What the workload asked the machine to publish, as long as it has not answered."""
+        self._left: list[Topic] = []
+        """The topics of what machines were asked that crashed before they answered."""
+        self.asks_again = False
+        """Whether the next machine may still publish that."""
 
     # The runtime of a machine.
 
@@ -217,7 +221,11 @@ class Host(Correspondent):
             self.journal.disregard(effect)
 
     def _published(self, effect: effects.Published) -> None:
-        self._publishing.pop(effect.number, None)
+        if effect.number:
+            self._publishing.pop(effect.number, None)
+        elif self._left:  # an earlier life's; of one that failed nobody can tell which
+            topic = effect.event.topic if effect.event is not None else self._left[0]
+            self._left.remove(topic if topic in self._left else self._left[0])
         if self.receipts is not None:
             self.receipts.append(effect)
 
@@ -277,10 +285,13 @@ class Host(Correspondent):
         self.submit(inputs.Publish(topic, data, number))
 
     def lose_publications(self, reason: str) -> None:
-        """What the machine has not published by now it never will."""
+        """What the machine has not published by now it never will, nor what an earlier one left."""
         lost, self._publishing = self._publishing, {}
         for topic in lost.values():
             self.fail_publish(topic, reason)
+        left, self._left = self._left, []
+        for topic in left:
+            self.fail_publish(topic, LOST)
 
     def fail_publish(self, topic: Topic, reason: str) -> None:
         """Trace that a wish to publish came to nothing although the peer was there."""
@@ -303,7 +314,11 @@ class Host(Correspondent):
     def start(self, machine: Machine) -> None:
         """Come up with a machine, new or old, and no connections."""
         if self.session and machine is not self.machine:  # with what the old one had begun
-            self.lose_publications(LOST)
+            if self.asks_again:
+                self._left += self._publishing.values()
+                self._publishing = {}
+            else:
+                self.lose_publications(LOST)
         self.machine = machine
         self.up = True
         self.session += 1

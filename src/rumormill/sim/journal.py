@@ -118,7 +118,10 @@ class Journal:
 
     def _keep_note(self, note: Note | KeptRecord) -> None:
         if isinstance(note, Note):
-            self._notes[note.key] = note
+            if note.value:
+                self._notes[note.key] = note
+            else:
+                self._notes.pop(note.key, None)
         elif note.value is None:
             self.records.pop(note.key, None)
         else:

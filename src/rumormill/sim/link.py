@@ -9,7 +9,7 @@ what does not fit is dropped, counted, and told to the sender's machine.
 import random
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 import msgspec
@@ -25,6 +25,7 @@ from rumormill.trace.entries import Entry
 
 LOST = "lost on the link"
 QUEUE_FULL = "queue full"
+NO_RELAY = "behind a NAT, and no relay"
 PEER_DOWN = "peer down"
 CLOSED = "connection closed"
 
@@ -77,6 +78,11 @@ class Endpoint(ABC):
         """Whether messages to and from this peer take time to transmit."""
         return self.upload < _UNLIMITED or self.download < _UNLIMITED
 
+    def claim_upload(self, size: int, now: float) -> float:
+        """Take a place in the upload that all streams share; return when so much has left."""
+        ends = self.upload_free = max(now, self.upload_free) + size / self.upload
+        return ends
+
     @abstractmethod
     def carry_out(self) -> None:
         """Carry out the effects of one input, in order."""
@@ -90,6 +96,42 @@ class Endpoint(ABC):
         """Keep a message that arrived while the peer does not read."""
 
 
+class Circuit(ABC):
+    """A connection through a relay, as what travels over it sees it: two hops, and a budget."""
+
+    def __init__(self, relay: Endpoint, delays: Mapping[PeerId, float], limit: int) -> None:
+        self.relay = relay
+        self._delays = delays
+        self._left = dict.fromkeys(delays, limit)
+        self.carried = 0
+        """Bytes that it has carried, both ways."""
+        self.closed_because = ""
+        self.direct = False
+        """Whether a direct connection has taken its place."""
+
+    @property
+    def open(self) -> bool:
+        """Whether anything passes."""
+        return not self.closed_because
+
+    def delay(self, source: PeerId) -> float:
+        """How long the way from one end to the other is."""
+        return self._delays[source]
+
+    def takes(self, source: PeerId, size: int) -> bool:
+        """Whether the relay passes so much more on; else it ends the circuit."""
+        left = self._left[source] = self._left[source] - size
+        if left < 0:
+            self.spend(source)
+            return False
+        self.carried += size
+        return True
+
+    @abstractmethod
+    def spend(self, sender: PeerId) -> None:
+        """A sender has spent the budget."""
+
+
 class Way:
     """How messages come from one peer to another, in order unless a fault reorders them."""
 
@@ -97,6 +139,7 @@ class Way:
         "_faults",
         "_randomness",
         "_waiting",
+        "circuit",
         "last_arrival",
         "latency",
         "open",
@@ -113,6 +156,7 @@ class Way:
         latency: float,
         faults: LinkFaults,
         randomness: random.Random,
+        circuit: Circuit | None = None,
     ) -> None:
         self.source = source
         self.target = target
@@ -123,10 +167,16 @@ class Way:
         self.last_arrival = 0.0
         limited = source.limits_bandwidth or target.limits_bandwidth
         troubled = faults.jitter or faults.loss or faults.reorder
-        self.plain = not (limited or troubled or source.round_trip)
+        self.plain = not (limited or troubled or source.round_trip or circuit)
+        self.circuit = circuit
+        """What it goes through; None is the direct way."""
         self._faults = faults
         self._randomness = randomness
         self._waiting: deque[float] | None = None
+
+    def alive(self, now: float) -> bool:
+        """Whether it is in use, and what is sent needs no new connection."""
+        return self.open
 
     def transmit(self, parcel: Parcel, now: float) -> None:
         """Send a message that was traced as sent, over a link that is not plain."""
@@ -134,15 +184,22 @@ class Way:
         round_trip = self.source.round_trip
         if round_trip is not None and type(parcel) is Parcel:
             parcel = pack(self.source.id, round_trip(parcel.message))
-        departs = now
+        departs, size, hops = now, parcel.message.meta.size, 1
         if self.source.upload < _UNLIMITED:
-            departs = self._upload(parcel.message.meta.size, now)
-        if faults.loss and draw.random() < faults.loss:
+            departs = self._upload(size, now)
+        if self.circuit is not None:
+            hops, relay = 2, self.circuit.relay
+            if not self.circuit.takes(self.source.id, size):  # it was open until now
+                self.drop(parcel, self.circuit.closed_because)
+                return
+            if relay.upload < _UNLIMITED:
+                departs = relay.claim_upload(size, departs)
+        if faults.loss and any(draw.random() < faults.loss for _ in range(hops)):
             self.drop(parcel, LOST, tell=False)
             return
         arrives = max(departs, self.opens_at) + self.latency
         if faults.jitter:
-            arrives += draw.random() * faults.jitter
+            arrives += sum(draw.random() * faults.jitter for _ in range(hops))
         if not faults.reorder or draw.random() >= faults.reorder:
             arrives = self.last_arrival = max(arrives, self.last_arrival)
         arrive = self.arrive if self.target.download == _UNLIMITED else self._download
@@ -159,9 +216,7 @@ class Way:
 
     def _upload(self, size: int, now: float) -> float:
         """Take a place in the sender's upload; return when the message has left."""
-        source = self.source
-        begins = max(now, source.upload_free)
-        ends = source.upload_free = begins + size / source.upload
+        ends = self.source.claim_upload(size, now)
         if self._waiting is None:
             self._waiting = deque()
         self._waiting.append(ends)

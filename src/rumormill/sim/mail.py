@@ -28,6 +28,7 @@ from rumormill.sim.latency import LatencyModel
 from rumormill.sim.link import (
     PEER_DOWN,
     QUEUE_FULL,
+    Circuit,
     Endpoint,
     Link,
     LinkFaults,
@@ -75,6 +76,14 @@ class Correspondent(Endpoint):
         """Feed an input to the machine and carry out what it asks for."""
 
 
+class Dialling(Protocol):
+    """Who knows what stands between two peers, where NATs do."""
+
+    def connect(self, dialler: Correspondent, target: Correspondent) -> Circuit | None:
+        """Open a connection, unless there is one; None is a direct one, and a circuit that is not
+        open means that there is no way."""
+
+
 class Surroundings(Protocol):
     """The network, as far as letters and questions depend on it."""
 
@@ -84,6 +93,10 @@ class Surroundings(Protocol):
     link_randomness: random.Random
     processing_delay: float
     query_round_trip: RoundTrip | None
+
+    @property
+    def relays(self) -> Dialling | None:
+        """What peers behind NATs are reached through; None where everybody is public."""
 
     def find(self, peer: PeerId) -> Correspondent | None:
         """The peer with this id."""
@@ -126,13 +139,35 @@ class Route(Way):
         self.last_used = now
         self.target_session = target.session
 
+    def lead_through(self, circuit: Circuit | None) -> None:
+        """Go over a relay from now on, or directly."""
+        network = self._post.network
+        if circuit is not None and circuit.direct:
+            circuit = None
+        self.circuit, self.plain = circuit, self.plain and circuit is None
+        self.latency = network.processing_delay + (
+            network.latency(self.source.index, self.target.index)
+            if circuit is None
+            else circuit.delay(self.source.id)
+        )
+
+    def alive(self, now: float) -> bool:
+        """Whether letters pass without a handshake."""
+        idle = now - self.last_used > IDLE_AFTER
+        return not idle and self.target_session == self.target.session
+
     @property
     def way_back(self) -> float:
         """How long news from the target travel."""
+        if self.circuit is not None:
+            return self.circuit.delay(self.target.id)
         return self._post.network.latency(self.target.index, self.source.index)
 
     def shake_hands(self, now: float) -> None:
         """Let everything wait until the target has answered once; none is needed on a link."""
+        relays = self._post.network.relays
+        if relays is not None:
+            self.lead_through(relays.connect(self.source, self.target))
         if self.target.id not in self.source.links:
             self.opens_at = now + self.latency + self.way_back
         self.target_session = self.target.session
@@ -154,6 +189,8 @@ class Route(Way):
 
     def reaches(self) -> bool:
         """Whether the target can be reached now."""
+        if self.circuit is not None and not self.circuit.open:
+            return False
         return self.target.up and not self._post.network.separated(self.source, self.target)
 
     def arrive(self, parcel: Parcel) -> None:
@@ -167,7 +204,7 @@ class Route(Way):
             target.enqueue(self, parcel)
             return
         if source.up:
-            self._post.open_back(target, source, now)
+            self._post.open_back(target, source, now, self.circuit)
         if isinstance(parcel, QueryParcel) and not _note_arrival(parcel):
             return
         target.record((now, target.id, parcel.traced))
@@ -183,6 +220,8 @@ class Route(Way):
     def _returned(self, returned: tuple[Parcel, int]) -> None:
         parcel, session = returned
         reason = UNREACHABLE if self.target.up else PEER_DOWN
+        if self.target.up and self.circuit is not None and not self.circuit.open:
+            reason = self.circuit.closed_because
         self.drop(parcel, reason, tell=self.source.session == session)
 
     def drop(self, parcel: Parcel, reason: str, *, tell: bool = True) -> None:
@@ -329,17 +368,21 @@ class Post:
         if route is None:
             route = self._new_route(host, target, now)
             route.shake_hands(now)
-        elif now - route.last_used > IDLE_AFTER or route.target_session != target.session:
+        elif not route.alive(now):
             route.shake_hands(now)
         route.last_used = now
         host.routes[target.id] = route
         return route
 
-    def open_back(self, host: Correspondent, target: Correspondent, now: float) -> None:
+    def open_back(
+        self, host: Correspondent, target: Correspondent, now: float, circuit: Circuit | None
+    ) -> None:
         """Something came from a peer: what goes back needs no handshake."""
         route = host.routes.get(target.id)
         if route is None:
             route = host.routes[target.id] = self._new_route(host, target, now)
+        if route.circuit is not circuit:
+            route.lead_through(circuit)
         route.last_used = now
         route.target_session = target.session
         route.opens_at = min(route.opens_at, now)

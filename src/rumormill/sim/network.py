@@ -17,12 +17,16 @@ from rumormill.core.machine import Machine
 from rumormill.sim.engine import Engine
 from rumormill.sim.host import Host
 from rumormill.sim.latency import LatencyModel, constant
-from rumormill.sim.link import PEER_DOWN, Link, LinkFaults, RoundTrip
+from rumormill.sim.link import NO_RELAY, PEER_DOWN, Circuit, Link, LinkFaults, RoundTrip
 from rumormill.sim.mail import UNKNOWN_AFTER, UNKNOWN_PEER, UNREACHABLE, Correspondent, Post
+from rumormill.sim.relays import Relays
 from rumormill.trace.entries import Recorder
 
 CRASHED = "crash"
 NO_COMMON_PROTOCOL = "no common protocol"
+
+REDIAL_AFTER = 1.0
+"""Seconds until a link is dialled again that a relay has ended; our choice."""
 
 
 def peer_id(index: int) -> PeerId:
@@ -63,6 +67,8 @@ class Network:
         self._cut: dict[tuple[int, int], None] = {}
         self._group_of: dict[int, int] = {}
         self._incarnations: dict[int, int] = {}
+        self.relays: Relays | None = None
+        """What peers behind NATs are reached through; None where everybody is public."""
         self.post = Post(self)
 
     def add_host(
@@ -92,15 +98,19 @@ class Network:
             incarnation = self._incarnations.get(host.index, 0) + 1
             self._incarnations[host.index] = incarnation
             machine = host.build(random.Random(f"{self.seed}/peer/{host.index}/{incarnation}"))
+        self._bring_up(host, machine)
+
+    def _bring_up(self, host: Host, machine: Machine) -> None:
         host.start(machine)
+        if self.relays is not None:
+            self.relays.came_up(host)
         host.handle(Start())
 
     def replace_machine(self, host: Host, machine: Machine) -> None:
         """Put another machine on a host; it goes down for a moment to take it in."""
         self.crash(host)
         self._incarnations[host.index] = self._incarnations.get(host.index, 0) + 1
-        host.start(machine)
-        host.handle(Start())
+        self._bring_up(host, machine)
 
     def crash(self, host: Host) -> None:
         """Take a host down without a word; its peers learn of it a latency later."""
@@ -110,6 +120,8 @@ class Network:
         for target in lost:
             self._close(host, target, tell_first=False, lost=True)
         host.stop(CRASHED)
+        if self.relays is not None:
+            self.relays.went_down(host)
         # A machine that comes back with its state must not believe in connections that are gone.
         untold, host.disconnects = host.disconnects, {}
         for peer in (*untold, *(target.id for target in lost)):
@@ -141,9 +153,17 @@ class Network:
         pair = _pair(dialler, listener)
         if peer in dialler.links or pair in self._dialling:
             return
+        circuit = None if self.relays is None else self.relays.connect(dialler, listener)
+        if circuit is not None and not circuit.open:
+            self._no_relay(dialler, listener)
+            return
         self._dialling[pair] = None
-        latency = self.latency(dialler.index, listener.index)
-        self.engine.schedule(self.engine.now + latency, self._establish, (dialler, listener))
+        if circuit is None:
+            latency = self.latency(dialler.index, listener.index)
+        else:
+            latency = circuit.delay(dialler.id)
+        dialled = (dialler, listener, circuit)
+        self.engine.schedule(self.engine.now + latency, self._establish, dialled)
 
     def connect(self, host: Host, peer: PeerId) -> None:
         """Open a connection at the wish of a machine, which is told when that fails."""
@@ -180,8 +200,15 @@ class Network:
                 latency = self.latency(other.index, one.index)
                 self._report_failure(one, other.id, latency, reason)
 
-    def _establish(self, pair: tuple[Host, Host]) -> None:
-        dialler, listener = pair
+    def _no_relay(self, dialler: Host, listener: Host) -> None:
+        """Tell whoever wanted a connection that there is none; other links wait for a relay."""
+        if listener.id in dialler.connecting or dialler.id in listener.connecting:
+            self._fail(dialler, listener, NO_RELAY)
+        elif self.relays is not None:
+            self.relays.wait(dialler, listener)
+
+    def _establish(self, dialled: tuple[Host, Host, Circuit | None]) -> None:
+        dialler, listener, circuit = dialled
         del self._dialling[_pair(dialler, listener)]
         if not self.reachable(dialler, listener):
             if listener.id in dialler.connecting or dialler.id in listener.connecting:
@@ -189,13 +216,21 @@ class Network:
             elif self.separated(dialler, listener):
                 self._cut[dialler.index, listener.index] = None
             return
+        if circuit is not None and not circuit.open:
+            self._no_relay(dialler, listener)
+            return
         spoken = next((p for p in dialler.protocols if p in listener.protocols), None)
         if spoken is None:
             self._fail(dialler, listener, NO_COMMON_PROTOCOL)
             return
+        if circuit is not None and circuit.direct:
+            circuit = None
         for one, other, outbound in ((dialler, listener, True), (listener, dialler, False)):
-            latency = self.latency(one.index, other.index) + self.processing_delay
-            link = Link(one, other, latency, self.faults, self.link_randomness)
+            latency = self.latency(one.index, other.index)
+            if circuit is not None:
+                latency = circuit.delay(one.id)
+            latency += self.processing_delay
+            link = Link(one, other, latency, self.faults, self.link_randomness, circuit)
             link.outbound, link.on_arrival = outbound, link.arrive
             one.links[other.id] = link
         for one, other, outbound in ((dialler, listener, True), (listener, dialler, False)):
@@ -210,6 +245,19 @@ class Network:
             self.post.close_routes(host, self.by_id[peer])
         if peer in host.links:
             self._close(host, self.by_id[peer])
+
+    def lose(self, one: Host, other: Host) -> None:
+        """Close a connection that a relay has ended; both learn of it, and it is dialled again."""
+        outbound = one.links[other.id].outbound
+        dialler, listener = (one, other) if outbound else (other, one)
+        self._close(dialler, listener, lost=True)
+        if self._redials:
+            at = self.engine.now + REDIAL_AFTER
+            self.engine.schedule(at, self._redial, (dialler, listener))
+
+    def _redial(self, pair: tuple[Host, Host]) -> None:
+        dialler, listener = pair
+        self.dial(dialler, listener.id)
 
     def _close(
         self, host: Host, other: Host, *, tell_first: bool = True, lost: bool = False
@@ -244,6 +292,8 @@ class Network:
                 if link.outbound and not self.reachable(host, other):
                     cut.append((host.index, other.index))
                     self._close(host, other, lost=True)
+        if self.relays is not None:
+            self.relays.check()
         self._dial_again()
         self._cut.update(dict.fromkeys(cut))
         return cut

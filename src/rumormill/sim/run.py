@@ -27,13 +27,14 @@ def run_scenario(
     dump_state: Path | None = None,
     progress: Callable[[float], None] | None = None,
     observer: Observer | None = None,
+    begun: Callable[[Simulation], None] | None = None,
 ) -> dict[str, Any]:
     """Run a scenario and return its figures, ready for JSON.
 
     `trace` names a file to write the trace to; its suffix chooses the format. `harness_logs` names
     a new folder for the logs that libp2p's gossipsub-interop analysis reads. `dump_state` names a
     file for the state of all peers at the end, as JSON. `progress` is called with the part that is
-    done. `observer` sees the trace besides.
+    done. `observer` sees the trace besides, and `begun` is given the simulation before it runs.
     """
     lines = LineEncoder()
     metrics, trace_hash = Metrics(), TraceHash(lines)
@@ -46,8 +47,11 @@ def run_scenario(
         if observer is not None:
             observers.append(observer)
         simulation = Simulation(scenario, observers)
+        if begun is not None:
+            begun(simulation)
         simulation.run(progress)
     inspection, forming = simulation.inspection, simulation.forming
+    relays = simulation.network.relays
     if dump_state is not None:
         dump_state.write_text(json.dumps(simulation.states()))
     return {
@@ -58,6 +62,7 @@ def run_scenario(
         **metrics.summary(),
         **({} if inspection is None else inspection.figures()),
         **({} if forming is None else forming.figures()),
+        **({} if relays is None else relays.figures()),
         **simulation.left_behind(),
         **_topic_names(simulation),
         "steps": simulation.network.engine.steps,
@@ -68,6 +73,7 @@ def run_scenario(
 
 def _topic_names(simulation: Simulation) -> dict[str, dict[str, str]]:
     """Where topics are called otherwise on the network than in the scenario, its name of each."""
-    versions = simulation.set_up.versions
-    names = {each: topic for topic, called in versions.items() for each in called if each != topic}
+    made = simulation.set_up
+    called = [(topic, each) for topic, versions in made.versions.items() for each in versions]
+    names = {**made.metas, **{each: topic for topic, each in called if each != topic}}
     return {"topic_names": names} if names else {}

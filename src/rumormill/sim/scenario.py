@@ -19,6 +19,7 @@ from rumormill.protocols.registry import protocol
 from rumormill.sim.churn import Churn, Unsubscribing
 from rumormill.sim.keeping import Disk, Sync
 from rumormill.sim.latency import check_bandwidth, check_latency
+from rumormill.sim.reach import Reach
 from rumormill.sim.tables import read_config, within
 from rumormill.sim.topic_table import TopicTable
 from rumormill.sim.units import Bytes, Seconds, Share
@@ -154,6 +155,8 @@ class Workload(Config, frozen=True, kw_only=True):
     zipf_exponent: float = 1.0
     # Times between publications; left out: fixed for kind "fixed", else poisson.
     arrivals: Literal["fixed", "poisson"] | None = None
+    # So many publications at each of those times, which are the further apart; our choice: one.
+    burst: int = 1
     # First so many events of reddit2007; left out: all 17,611.
     limit: int | None = None
 
@@ -165,6 +168,7 @@ class Workload(Config, frozen=True, kw_only=True):
         )
         require(1e-6 <= self.rate <= 1e6, "rate", "must be from 0.000001 to 1000000 per second")
         require(0 <= self.size <= LARGEST_MESSAGE, "size", "must be from 0b to 1mib")
+        require(1 <= self.burst <= MOST_MESSAGES, "burst", f"must be from 1 to {MOST_MESSAGES}")
         if isinstance(self.publishers, int):
             require(1 <= self.publishers <= MOST_PEERS, "publishers", "must be at least 1 peer")
         else:
@@ -304,6 +308,7 @@ class Scenario(Config, frozen=True, kw_only=True):
     unsubscribing: Unsubscribing = Unsubscribing()
     disk: Disk = Disk()
     sync: Sync = Sync()
+    reach: Reach = Reach()
 
     def validate(self) -> None:
         """Check every table and what they say about each other."""

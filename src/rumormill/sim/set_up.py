@@ -4,9 +4,10 @@ The plan names topics as people do; on the network a topic has the name that its
 and another one in each version. Every topic's author is the peer that publishes most in it (of
 several the first), or else its first subscriber. Authors create their topics when a quarter of the
 warm-up is over, those first that others have as sub-topics, and at its half the others subscribe:
-what the creation stored has had time to arrive. In a topic that could not be created nobody
-publishes. A new version is its author's as well; what is planned from then on is published there.
-Protocols without creation use the plan's names, and nobody waits.
+what the creation stored has had time to arrive. A topic that takes longer is followed when it
+exists; in one that could not be created nobody publishes. A new version is its author's as well;
+what is planned from then on is published there. Protocols without creation use the plan's names,
+and nobody waits.
 """
 
 import functools
@@ -33,11 +34,21 @@ NOT_CREATED: Final = "topic not created"
 class SetUp:
     """Creates a plan's topics and knows what they are called."""
 
-    def __init__(self, making: TopicMaking | None, plan: Plan, table: TopicTable) -> None:
+    def __init__(
+        self,
+        making: TopicMaking | None,
+        plan: Plan,
+        table: TopicTable,
+        follow: Callable[[str], None],
+    ) -> None:
+        """`follow` is told of each topic when it has been created."""
         self._making = making
+        self._follow = follow
         self._table = table
         self.versions: dict[str, list[Topic]] = {}
         """The names on the network of the topics that exist, the newest version last."""
+        self.metas: dict[Topic, str] = {}
+        """What people would call the topics in which new versions are announced."""
         self.publishers: dict[str, list[int]] = {}
         """Who creates each topic, and who else publishes there, those first who do so most."""
         self._topics = plan.topics
@@ -80,6 +91,7 @@ class SetUp:
 
     def _settled(self, place: int, hosts: list[Host]) -> None:
         """A topic exists, or never will: the one above it may have waited for that."""
+        self._follow(self._topics[place])
         if place and self._table.sub_topics:
             above = (place - 1) // self._table.sub_topics
             self._unsettled[above] -= 1
@@ -98,6 +110,8 @@ class SetUp:
     ) -> None:
         if not outcome.error:  # else its author is down, or has no room on its disk
             self.versions.setdefault(name, []).append(making.topic_of(outcome.result))
+            if (meta := making.meta_of(outcome.result)) is not None:
+                self.metas[meta] = f"versions of {name}"
         then()
 
     def _options(self, name: str) -> TopicOptions:

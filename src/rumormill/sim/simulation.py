@@ -29,6 +29,7 @@ from rumormill.sim.journal import DEFAULT_LIMIT, Journal
 from rumormill.sim.latency import build_bandwidth, parse_latency
 from rumormill.sim.link import LinkFaults, RoundTrip
 from rumormill.sim.network import Network, peer_id
+from rumormill.sim.relays import build_relays
 from rumormill.sim.replay import how_to_repeat
 from rumormill.sim.scenario import FaultKind, Scenario
 from rumormill.sim.set_up import CREATE_AT, NOT_CREATED, SUBSCRIBE_AT, SetUp
@@ -99,6 +100,8 @@ class Simulation:
             query_round_trip=self._query_round_trip() if check else None,
             redials=not self.members.enabled,
         )
+        draw = self._randomness("reach")
+        self.network.relays = build_relays(self.network, scenario.reach, scenario.peers, draw)
         self.given: list[Given] = []
         """What each host's machine has from us, by the host's number."""
         self._add_hosts()
@@ -111,7 +114,7 @@ class Simulation:
             "topic",
             f"has no meaning with {self.spec.name}, whose topics nobody creates",
         )
-        self.set_up = SetUp(self.spec.topics, self.plan, scenario.topic)
+        self.set_up = SetUp(self.spec.topics, self.plan, scenario.topic, self._follow)
         self._faults = expand_faults(
             scenario, self.plan, self._randomness("faults"), len(self.servers)
         )
@@ -163,7 +166,7 @@ class Simulation:
             self.given.append(given)
             build = functools.partial(self._build, given)
             host = self.network.add_host(spec.protocol_ids, build)
-            host.journal = journal
+            host.journal, host.asks_again = journal, spec.asks_again
             if index < scenario.peers:
                 host.upload = bandwidth.upload[index]
                 host.download = bandwidth.download[index]
@@ -333,7 +336,7 @@ class Simulation:
     def _follow(self, topic: str) -> None:
         """Whoever wants a topic takes its newest version too; the last events of the one before
         may still come. Who is down or hostile does so later."""
-        newest = self.set_up.newest(topic)
+        newest = self.set_up.newest(topic) if self._may_subscribe else None
         for host, wanted in zip(self.network.hosts, self.wishes.wanted, strict=False):
             if newest and topic in wanted and host.up and host.index not in self._hostile:
                 host.submit(Subscribe(newest))
@@ -345,7 +348,7 @@ class Simulation:
         for topic in self._named(wanted):
             host.handle(Subscribe(topic))
         for topic in wanted:
-            if topic not in self.set_up.versions:  # it waits in vain, and is owed what is published
+            if topic not in self.set_up.versions:  # it waits, and is owed what is published
                 host.record((self.network.engine.now, host.id, trace.Join(topic)))
 
     def _change(self, change: Change) -> None:

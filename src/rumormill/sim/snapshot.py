@@ -115,4 +115,6 @@ def _fields(value: object) -> dict[str, object]:
     if not slots and not hasattr(value, "__dict__") and not isinstance(value, msgspec.Struct):
         raise TypeError(f"a machine must not hold a {type(value).__name__}: {value!r}")
     names = [*getattr(value, "__struct_fields__", ()), *getattr(value, "__dict__", ()), *slots]
-    return {name: getattr(value, name) for name in dict.fromkeys(names)}
+    # What was computed from other fields, to be at hand, is no state of its own.
+    names = [name for name in dict.fromkeys(names) if not name.startswith("cached_")]
+    return {name: getattr(value, name) for name in names}

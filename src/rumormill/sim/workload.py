@@ -97,14 +97,18 @@ def _plan(
 
 
 def _times(workload: Workload, start: float, rng: random.Random) -> Iterator[float]:
-    """Publication times without end: equally spaced from the start, or as a Poisson process."""
+    """Publication times without end: equally spaced from the start, or as a Poisson process.
+
+    Each time is there as often as a burst has publications.
+    """
+    burst = workload.burst
     if not workload.poisson:
         for count in itertools.count():
-            yield start + count / workload.rate
+            yield start + count // burst * burst / workload.rate
     at = start
     while True:
-        at += rng.expovariate(workload.rate)
-        yield at
+        at += rng.expovariate(workload.rate / burst)
+        yield from itertools.repeat(at, burst)
 
 
 def _weights(workload: Workload) -> list[float]:

@@ -91,6 +91,16 @@ class Recorder:
         self._observers = tuple(observers)
         self.record = self._buffer.append
 
+    def add(self, observer: Observer) -> None:
+        """Have another observer see what is recorded from now on."""
+        self.flush()
+        self._observers = (*self._observers, observer)
+
+    def remove(self, observer: Observer) -> None:
+        """Hand it what was recorded so far, and nothing more."""
+        self.flush()
+        self._observers = tuple([each for each in self._observers if each is not observer])
+
     def maybe_flush(self) -> None:
         """Flush when the buffer is full; cheap enough to be called at every step."""
         if len(self._buffer) >= FLUSH_AT:

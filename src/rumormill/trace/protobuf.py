@@ -34,6 +34,8 @@ _NUMBERS = {
     (trace.RpcMeta, "size"): 1000,
     (trace.RpcMeta, "data_size"): 1001,
     (trace.RpcMeta, "operations"): 1002,
+    (trace.RpcMeta, "cause"): 1003,
+    (trace.DuplicateMessage, "cause"): 1000,
     (trace.DeliverMessage, "via"): 1000,
 }
 """The field numbers that are not simply the place of the field in its struct."""
