@@ -104,7 +104,7 @@ def test_sqlite_is_told_to_flush_before_a_commit_returns_only_in_fsync_mode(home
         assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
-def test_a_ticket_resolves_only_after_commit_and_heads(home, monkeypatch):
+def test_a_ticket_resolves_only_after_commit_and_heads(home, monkeypatch, caplog):
     """Commit, heads, ticket, in this order: without the heads there is no receipt."""
     order = []
 
@@ -125,6 +125,8 @@ def test_a_ticket_resolves_only_after_commit_and_heads(home, monkeypatch):
         assert isinstance(log.append([make_event(2)]).exception(), StoreFailedError)
         with pytest.raises(StoreFailedError):
             log.append([make_event(3)])
+    (told,) = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
+    assert "nothing more is stored: the store" in told
 
 
 def test_asyncio_awaits_tickets_without_threads_of_its_own(log):

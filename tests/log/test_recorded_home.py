@@ -22,6 +22,7 @@ from rumormill.daemon.flight_service import FlightService
 from rumormill.log import EventLog, StoreConfig
 from rumormill.log.arrow import COLUMNS, read_batches
 from rumormill.log.parquet import import_parquet
+from rumormill.node.verdicts import fault_of
 
 CONFIG = StoreConfig(segment_rows=64)
 
@@ -76,7 +77,7 @@ def test_every_event_and_offset_is_there(recorded: Path) -> None:
 def test_its_export_is_imported(recorded: Path) -> None:
     """With the same offsets and ids."""
     with EventLog(recorded / "another") as log:
-        assert import_parquet(log, recorded / "events.parquet") == 180
+        assert import_parquet(log, recorded / "events.parquet", fault_of()) == 180
         assert rows_of(log, "news") == said(recorded)["news"]
 
 

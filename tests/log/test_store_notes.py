@@ -16,11 +16,11 @@ def test_a_note_is_read_back_also_after_reopening(home) -> None:
     with EventLog(home) as log:
         assert read_note(log, "a") is None
         assert note_keys(log, "") == []
-        notes = [Note("a", b"1"), Note("b", b""), Note("a", b"2")]
+        notes = [Note("a", b"1"), Note("b", b"\x00"), Note("a", b"2")]
         log.append([make_event(1)], notes=notes).result()
     with EventLog(home) as log:
         assert read_note(log, "a") == b"2"
-        assert read_note(log, "b") == b""
+        assert read_note(log, "b") == b"\x00"
         assert read_note(log, "c") is None
         assert note_keys(log, "") == ["a", "b"]
 
@@ -53,7 +53,7 @@ def test_a_note_needs_no_new_event(home) -> None:
 def test_notes_can_be_dropped(log: EventLog) -> None:
     """By key; those that are not there do no harm."""
     drop_notes(log, ["x"])
-    log.append([make_event(1)], notes=[Note(key, b"") for key in ("a 1", "a 2", "b")]).result()
+    log.append([make_event(1)], notes=[Note(key, b"1") for key in ("a 1", "a 2", "b")]).result()
     drop_notes(log, ["a 1", "x"])
     assert note_keys(log, "a") == ["a 2"]
     assert note_keys(log, "") == ["a 2", "b"]
@@ -63,8 +63,27 @@ def test_there_are_never_too_many(log: EventLog, monkeypatch) -> None:
     """The oldest go."""
     monkeypatch.setattr(notes_module, "MAX_NOTES", 3)
     for number in range(6):
-        log.append([make_event(number)], notes=[Note(f"{number}", b"")]).result()
+        log.append([make_event(number)], notes=[Note(f"{number}", b"1")]).result()
     assert note_keys(log, "") == ["3", "4", "5"]
+
+
+def test_one_that_is_written_again_and_again_pushes_no_other_out(
+    log: EventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Notes are counted, not how often they were written."""
+    monkeypatch.setattr(notes_module, "MAX_NOTES", 3)
+    log.append([make_event(0)], notes=[Note("topic", b"1")]).result()
+    for number in range(1, 9):
+        log.append([make_event(number)], notes=[Note("clock", b"%d" % number)]).result()
+    assert note_keys(log, "") == ["topic", "clock"]
+
+
+def test_a_note_without_a_value_is_kept_no_longer(log: EventLog) -> None:
+    """Whoever keeps many for a short while leaves nothing behind."""
+    log.append([make_event(1)], notes=[Note("a", b"1"), Note("b", b"1")]).result()
+    log.append([make_event(2)], notes=[Note("a", b"")]).result()
+    assert note_keys(log, "") == ["b"]
+    assert read_note(log, "a") is None
 
 
 def test_a_damaged_note_is_damage(home) -> None:

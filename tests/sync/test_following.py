@@ -22,6 +22,25 @@ def test_a_topic_is_followed_from_the_moment_of_its_subscription() -> None:
     assert again.since == {"news": 100_000_000}, "who comes again wants what it has missed"
 
 
+def test_who_was_stopped_in_the_midst_of_a_history_still_wants_the_rest() -> None:
+    """What was asked for once is remembered, until something earlier is; a later date is not."""
+    following, effects = Following(7), list[Any]()
+    following.begin(effects)
+    following.on_notes(Loaded(7), effects)
+    following.subscribe("news", None, 100.0, effects)
+    following.subscribe("news", 40.0, 200.0, effects)
+    following.subscribe("news", 60.0, 300.0, effects)
+    kept = [effect.note for effect in effects if isinstance(effect, KeepNote)]
+    assert [int.from_bytes(note.value, "big") for note in kept] == [100_000_000, 40_000_000]
+    again = Following(7)
+    again.on_notes(Loaded(7, notes=(kept[-1],)), [])
+    again.subscribe("news", None, 500.0, [])
+    assert again.since == {"news": 40_000_000}
+    following.remember(8, 1, "news", effects)
+    following.on_read_back(Loaded(8, notes=(kept[0],)), effects)
+    assert "could not keep" in effects[-1].error, "the earlier date is not on the disk"
+
+
 def test_a_command_is_answered_when_it_is_on_the_disk_since_when_a_topic_is_followed() -> None:
     """That is read back behind what was kept: who finds nothing there says that it is not so."""
     following, effects = Following(7), list[Any]()

@@ -16,6 +16,8 @@ class Call(msgspec.Struct):
     """One append on its way through the queue."""
 
     events: Sequence[Event]
+    sizes: Sequence[int]
+    """What each of them takes (`rows.row_bytes`)."""
     size: int
     notes: Sequence[Kept | Position]
     ticket: Ticket = msgspec.field(default_factory=Future)

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from rumormill.core.errors import LimitError, RumormillError
+from rumormill.core.errors import LimitError, LocalError, RumormillError
 
 
 class FindingKind(enum.StrEnum):
@@ -77,7 +77,7 @@ class NoDescriptorsError(StoreError):
     """The process has no file descriptor left; nothing was done, and a retry is safe."""
 
 
-class StoreLockedError(StoreError):
+class StoreLockedError(StoreError, LocalError):
     """Another process, or this one, already has the store open for writing."""
 
     def __init__(self, held: str, advice: str = "") -> None:

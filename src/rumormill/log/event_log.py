@@ -99,14 +99,13 @@ class EventLog:
         wants, it raises `QueueFullError`. In asyncio, await `asyncio.wrap_future(ticket)`.
         """
         writer = self.writer()
-        size = 0
-        new_topics: list[str] = []
-        for event in events:
-            size += check_event(event, self.config)
-            if event.topic not in writer.names and event.topic not in new_topics:
-                check_topic(event.topic, self.config)
-                new_topics.append(event.topic)
-        return writer.submit(Call(events, size, notes), new_topics, wait=wait)
+        config, names = self.config, writer.names
+        sizes = [check_event(event, config) for event in events]
+        topics = dict.fromkeys([event.topic for event in events])
+        new_topics = [topic for topic in topics if topic not in names]
+        for topic in new_topics:
+            check_topic(topic, config)
+        return writer.submit(Call(events, sizes, sum(sizes), notes), new_topics, wait=wait)
 
     def retain(self, policies: Mapping[str, model.Retention], now: float) -> dict[str, int]:
         """Delete each topic's oldest events beyond its policy; return how many were deleted.

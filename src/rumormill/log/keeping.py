@@ -44,6 +44,8 @@ def rules_of(retain: Retention | Mapping[Topic, Retention] | None) -> dict[Topic
     """The rules by topic, that of all others under `ALL_TOPICS`; checked."""
     if retain is None:
         return {}
+    if not isinstance(retain, Retention | Mapping):
+        raise ConfigError(f"retain: give a Retention, or a dict of them by topic, not {retain!r}")
     rules = {ALL_TOPICS: retain} if isinstance(retain, Retention) else dict(retain)
     for topic, rule in rules.items():
         if not isinstance(rule, Retention):

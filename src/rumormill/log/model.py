@@ -181,25 +181,18 @@ class StoreConfig(msgspec.Struct, frozen=True):
 
 def check_event(event: Event, config: StoreConfig) -> int:
     """Refuse an event that cannot be stored exactly; return what it costs in bytes."""
+    id_, author, data, proof = event.id, event.author, event.data, event.proof
     if not (
-        isinstance(event.data, bytes)
-        and isinstance(event.id, bytes)
-        and isinstance(event.author, bytes)
-        and isinstance(event.proof, bytes)
+        type(id_) is type(author) is type(data) is type(proof) is bytes
+        or all(isinstance(each, bytes) for each in (id_, author, data, proof))
     ):
         raise EventRefusedError("an event's id, author, data and proof must be bytes")
-    if type(event.protocol) is not str or len(event.protocol) > 255:
+    protocol = event.protocol
+    if type(protocol) is not str or len(protocol) > 255:
         raise EventRefusedError("an event's protocol must be a string of at most 255 characters")
-    if not event.id:
+    if not id_:
         raise EventRefusedError("an event's id must not be empty")
-    size = (
-        len(event.id)
-        + len(event.author)
-        + len(event.data)
-        + len(event.proof)
-        + len(event.protocol)
-        + ROW_OVERHEAD_BYTES
-    )
+    size = len(id_) + len(author) + len(data) + len(proof) + len(protocol) + ROW_OVERHEAD_BYTES
     if event.parents:
         size += _check_parents(event.parents)
     if size > config.max_event_bytes:

@@ -18,6 +18,7 @@ from rumormill.core.event import Note
 from rumormill.log.errors import CorruptLogError, Finding, FindingKind
 from rumormill.log.reader import Log
 from rumormill.log.rows import HASH_BYTES
+from rumormill.log.schema import has_table
 
 MAX_NOTES: Final = 100_000
 """Our choice: about 20 MB. A stream that writes leaves as many as it has partitions."""
@@ -30,6 +31,9 @@ _CREATE: Final = """CREATE TABLE IF NOT EXISTS notes (
     value BLOB NOT NULL,
     seal BLOB NOT NULL
 )"""
+_KEEP_NEWEST: Final = """DELETE FROM notes WHERE number <=
+    (SELECT number FROM notes ORDER BY number DESC LIMIT 1 OFFSET ?)"""
+"""Counts notes, not numbers: one that is written over and over pushes no other out."""
 _PUT: Final = "INSERT OR REPLACE INTO notes (key, value, seal) VALUES (?, ?, ?)"
 
 
@@ -40,10 +44,11 @@ def put_notes(db: sqlite3.Connection, notes: Sequence[Note]) -> None:
     latest = {note.key: note.value for note in notes}
     db.execute(_CREATE)
     for key, value in latest.items():
-        db.execute(_PUT, (key, value, _seal(key, value)))
-    db.execute(
-        "DELETE FROM notes WHERE number <= (SELECT max(number) FROM notes) - ?", (MAX_NOTES,)
-    )
+        if value:
+            db.execute(_PUT, (key, value, _seal(key, value)))
+        else:
+            db.execute("DELETE FROM notes WHERE key = ?", (key,))
+    db.execute(_KEEP_NEWEST, (MAX_NOTES,))
 
 
 def read_note(log: Log, key: str) -> bytes | None:
@@ -54,7 +59,7 @@ def read_note(log: Log, key: str) -> bytes | None:
 
 def get_note(db: sqlite3.Connection, key: str) -> bytes | None:
     """The same, where the store is."""
-    if not _has_table(db):
+    if not has_table(db, "notes"):
         return None
     found = db.execute("SELECT value, seal FROM notes WHERE key = ?", (key,)).fetchone()
     if found is None:
@@ -68,7 +73,7 @@ def get_note(db: sqlite3.Connection, key: str) -> bytes | None:
 def read_notes(log: Log, prefix: str, after: str, limit: int) -> list[Note]:
     """The notes whose keys begin with a text, by their keys, behind one key, at most so many."""
     with log.snapshot() as db:
-        if not _has_table(db):
+        if not has_table(db, "notes"):
             return []
         query = (
             "SELECT key, value, seal FROM notes"
@@ -82,7 +87,7 @@ def drop_notes(log: Log, keys: Sequence[str]) -> None:
     """Forget notes; returns when they are gone."""
 
     def body(db: sqlite3.Connection) -> None:
-        if _has_table(db):
+        if has_table(db, "notes"):
             db.executemany("DELETE FROM notes WHERE key = ?", [(key,) for key in keys])
 
     log.change(body)
@@ -91,7 +96,7 @@ def drop_notes(log: Log, keys: Sequence[str]) -> None:
 def note_keys(log: Log, prefix: str) -> list[str]:
     """The keys that begin with a text."""
     with log.snapshot() as db:
-        if not _has_table(db):
+        if not has_table(db, "notes"):
             return []
         query = "SELECT key FROM notes WHERE substr(key, 1, ?) = ? ORDER BY number"
         return [key for (key,) in db.execute(query, (len(prefix), prefix))]
@@ -101,7 +106,7 @@ def copy_notes(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
     """Take over what is whole into a rebuilt store."""
     whole: list[Note] = []
     with contextlib.suppress(sqlite3.Error):
-        if _has_table(source):
+        if has_table(source, "notes"):
             query = "SELECT key, value, seal FROM notes ORDER BY number"
             for key, value, seal in source.execute(query):
                 if _is_whole(key, value, seal):
@@ -110,11 +115,6 @@ def copy_notes(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
         target.execute("BEGIN IMMEDIATE")
         put_notes(target, whole)
         target.execute("COMMIT")
-
-
-def _has_table(db: sqlite3.Connection) -> bool:
-    query = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'notes'"
-    return bool(db.execute(query).fetchone()[0])
 
 
 def _is_whole(key: object, value: object, seal: object) -> bool:

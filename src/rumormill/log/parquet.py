@@ -8,12 +8,13 @@ they overlap with it they must be the same rows. Offsets, hashes and heads come 
 Needs pyarrow, which is imported when it is used.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
+from rumormill.core.event import Event
 from rumormill.log.errors import EventRefusedError, ImportRefusedError, import_extra, translated
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import check_event, check_topic
@@ -26,11 +27,15 @@ from rumormill.log.rows import (
     Group,
     TopicRow,
     pack_parents,
+    row_bytes,
     row_event,
     row_is_whole,
     unpack_parents,
 )
 from rumormill.log.schema import put_loss
+
+Check: TypeAlias = Callable[[str, Event], str | None]
+"""Says what is wrong with an event of a protocol, if anything is."""
 
 _METADATA_KEY = "rumormill"
 _FORMAT = 1
@@ -83,9 +88,11 @@ def export_parquet(log: EventLog, path: Path | str, topics: Sequence[str] | None
     return sum(extent.rows for extent in extents)
 
 
-def import_parquet(log: EventLog, path: Path | str) -> int:
+def import_parquet(log: EventLog, path: Path | str, check: Check | None = None) -> int:
     """Verify an exported file, then append what the log does not have; return how many events.
 
+    Its hashes say that it is as it was written, not who wrote it: `check` is given each event with
+    the name of its protocol, and says what is wrong with it (`rumormill.node.verdicts.fault_of`).
     If the file contradicts the log, `ImportRefusedError` is raised; topics that come earlier in the
     file are imported by then, and importing the file again is safe.
     """
@@ -93,7 +100,7 @@ def import_parquet(log: EventLog, path: Path | str) -> int:
     try:
         with parquet.ParquetFile(str(path), page_checksum_verification=True) as file:
             metadata = _read_metadata(file, path)
-            _verify(log, file, metadata, path)
+            _verify(log, file, metadata, path, check)
             importer = _Importer(log, metadata)
             for batch in file.iter_batches(_BATCH_ROWS, columns=list(_COLUMNS)):
                 importer.add(_batch_rows(batch))
@@ -167,7 +174,9 @@ def _batch_rows(batch: Any) -> Iterator[tuple[str, EventRow]]:
         yield topic, (offset, 0, id_, author, data, packed, *rest)
 
 
-def _verify(log: EventLog, file: Any, metadata: _Metadata, path: Path | str) -> None:
+def _verify(
+    log: EventLog, file: Any, metadata: _Metadata, path: Path | str, check: Check | None
+) -> None:
     extents = {extent.name: extent for extent in metadata.topics}
     expected = {extent.name: (extent.first_offset, b"") for extent in metadata.topics}
     counts = dict.fromkeys(extents, 0)
@@ -182,11 +191,14 @@ def _verify(log: EventLog, file: Any, metadata: _Metadata, path: Path | str) -> 
                 raise ImportRefusedError(f"{where}: the row is damaged or out of order")
             if prev and row[10] != prev:
                 raise ImportRefusedError(f"{where}: the row does not follow the one before it")
+            event = row_event(row, topic)
             try:
                 check_topic(topic, log.config)
-                check_event(row_event(row, topic), log.config)
+                check_event(event, log.config)
             except EventRefusedError as error:
                 raise ImportRefusedError(f"{where}: {error}") from error
+            if check is not None and (fault := check(row[8], event)):
+                raise ImportRefusedError(f"{where}: the event proves nothing: {fault}")
             expected[topic] = (offset + 1, row[11])
             counts[topic] += 1
     for name, extent in extents.items():
@@ -265,7 +277,7 @@ class _Importer:
         row = (topic.key(offset), topic.topic_id, *row[2:])
         if self._writer.db.execute(INSERT, row).rowcount != 1:
             raise ImportRefusedError(f"topic {name!r}: the id at offset {offset} is in use")
-        group.add(topic, row)
+        group.add(topic, row, row_bytes(row))
         return True
 
     def _topic(self, group: Group, name: str, prev: bytes) -> TopicRow:

@@ -19,6 +19,7 @@ from rumormill.core.event import Position
 from rumormill.log.errors import CorruptLogError, Finding, FindingKind
 from rumormill.log.reader import Log
 from rumormill.log.rows import HASH_BYTES
+from rumormill.log.schema import has_table
 
 _CREATE: Final = """CREATE TABLE IF NOT EXISTS positions (
     topic TEXT NOT NULL,
@@ -50,7 +51,7 @@ def put_positions(db: sqlite3.Connection, positions: Sequence[Position]) -> None
 def read_positions(log: Log) -> list[Position]:
     """All positions, by topic and name."""
     with log.snapshot() as db:
-        found = db.execute(_SELECT).fetchall() if _has_table(db) else []
+        found = db.execute(_SELECT).fetchall() if has_table(db, "positions") else []
     positions = []
     for row in found:
         position = _position(row)
@@ -66,17 +67,12 @@ def copy_positions(source: sqlite3.Connection, target: sqlite3.Connection) -> No
     """Take over what is whole into a rebuilt store."""
     whole: list[Position] = []
     with contextlib.suppress(sqlite3.Error):
-        if _has_table(source):
+        if has_table(source, "positions"):
             whole = [*filter(None, map(_position, source.execute(_SELECT)))]
     if whole:
         target.execute("BEGIN IMMEDIATE")
         put_positions(target, whole)
         target.execute("COMMIT")
-
-
-def _has_table(db: sqlite3.Connection) -> bool:
-    query = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'positions'"
-    return bool(db.execute(query).fetchone()[0])
 
 
 def _position(row: tuple[object, ...]) -> Position | None:

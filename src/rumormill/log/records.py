@@ -18,6 +18,7 @@ from rumormill.log.notes import put_notes
 from rumormill.log.positions import put_positions
 from rumormill.log.reader import Log
 from rumormill.log.rows import HASH_BYTES
+from rumormill.log.schema import has_table
 
 _CREATE: Final = """CREATE TABLE IF NOT EXISTS records (
     number INTEGER PRIMARY KEY,
@@ -60,7 +61,7 @@ def read_records(
     and whether more are there."""
     found: list[KeptRecord] = []
     with log.snapshot() as db:
-        if not _has_table(db):
+        if not has_table(db, "records"):
             return found, False
         query = f"SELECT {_FIELDS} FROM records WHERE key > ? ORDER BY key"
         for row in db.execute(query, (after,)):
@@ -76,7 +77,7 @@ def read_records(
 def copy_records(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
     """Take over what is whole into a rebuilt store."""
     with contextlib.suppress(sqlite3.Error):
-        if _has_table(source):
+        if has_table(source, "records"):
             target.execute("BEGIN IMMEDIATE")
             with contextlib.suppress(sqlite3.DatabaseError):
                 for row in source.execute(f"SELECT {_FIELDS} FROM records ORDER BY number"):
@@ -84,11 +85,6 @@ def copy_records(source: sqlite3.Connection, target: sqlite3.Connection) -> None
                     if record is not None:
                         put_records(target, (record,))
             target.execute("COMMIT")
-
-
-def _has_table(db: sqlite3.Connection) -> bool:
-    query = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'records'"
-    return bool(db.execute(query).fetchone()[0])
 
 
 def _record(row: tuple[Any, ...]) -> KeptRecord | None:

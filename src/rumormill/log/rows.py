@@ -270,8 +270,8 @@ class Group:
             self.encoded[name] = name.encode()
         return row
 
-    def add(self, topic: TopicRow, row: EventRow) -> None:
-        """Account for a row behind the topic's head."""
+    def add(self, topic: TopicRow, row: EventRow, size: int) -> None:
+        """Account for a row of `row_bytes` behind the topic's head."""
         offset = row[0] & MAX_OFFSET
         if offset % MARK_EVERY == 0 and offset:
             key, latest = row[0], topic.received_max
@@ -279,5 +279,5 @@ class Group:
         self.changed[topic.name] = topic
         topic.next_offset = offset + 1
         topic.head_hash = row[11]
-        topic.size += row_bytes(row)
-        topic.received_max = max(row[7], topic.received_max)
+        topic.size += size
+        topic.received_max = max(topic.received_max, row[7])

@@ -312,6 +312,12 @@ def has_schema(db: sqlite3.Connection) -> bool:
     return bool(db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
 
 
+def has_table(db: sqlite3.Connection, name: str) -> bool:
+    """Whether a table is there that is made when it is first needed."""
+    query = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?"
+    return bool(db.execute(query, (name,)).fetchone()[0])
+
+
 def check_version(db: sqlite3.Connection, where: str) -> int:
     """The store's schema version; refuse foreign databases and newer versions."""
     if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:

@@ -11,6 +11,7 @@ both cases, because an id that is already there is answered with its offset.
 """
 
 import contextlib
+import logging
 import sqlite3
 import threading
 import time
@@ -32,8 +33,11 @@ from rumormill.log.records import put_kept
 from rumormill.log.rows import INSERT, MAX_OFFSET, EventRow, Group, TopicRow, make_row
 from rumormill.log.schema import put_events, put_stamp, put_topics, put_unwitnessed, rollback
 
+_log = logging.getLogger("rumormill.log")
+
 _Places = tuple[list[int], dict[int, None]]
 """The offsets of an append's events, and which of the events were there before."""
+_Put = Callable[[Group, list[Call]], list[_Places]]
 _NONE_KNOWN: dict[int, None] = {}
 Result = TypeVar("Result")
 _MAX_JOBS = 64
@@ -307,11 +311,12 @@ class Writer:
         results: list[_Places] = []
         notes = [note for call in calls for note in call.notes]
 
-        def insert(group: Group, put: Callable[[Group, list[Call]], list[_Places]]) -> None:
+        def insert(group: Group, put: _Put) -> None:
             self._check_room()
             results[:] = put(group, calls)
-            put_kept(self.db, notes)
-            group.noted = bool(notes)
+            if notes:
+                put_kept(self.db, notes)
+                group.noted = True
 
         try:
             try:
@@ -366,7 +371,7 @@ class Writer:
         name, topic, encoded, deleted = "", None, b"", None
         for call in calls:
             offsets: list[int] = []
-            for event in call.events:
+            for event, size in zip(call.events, call.sizes, strict=True):
                 if topic is None or event.topic != name:
                     name = event.topic
                     topic, encoded = group.topic(name), group.encoded[name]
@@ -375,7 +380,7 @@ class Writer:
                     raise _KnownIdError
                 offset = topic.next_offset
                 row = make_row(event, topic.topic_id, encoded, offset, topic.head_hash)
-                group.add(topic, row)
+                group.add(topic, row, size)
                 rows.append(row)
                 offsets.append(offset)
             results.append((offsets, _NONE_KNOWN))
@@ -392,7 +397,7 @@ class Writer:
         for call in calls:
             offsets: list[int] = []
             known: dict[int, None] = {}
-            for event in call.events:
+            for event, size in zip(call.events, call.sizes, strict=True):
                 topic = group.topic(event.topic)
                 if event.topic in self.deleted and self.deleted[event.topic].has(event):
                     known[len(offsets)] = None
@@ -401,7 +406,7 @@ class Writer:
                 offset, encoded = topic.next_offset, group.encoded[event.topic]
                 row = make_row(event, topic.topic_id, encoded, offset, topic.head_hash)
                 if self.db.execute(INSERT, row).rowcount == 1:
-                    group.add(topic, row)
+                    group.add(topic, row, size)
                 else:
                     offset = self._offset_of(topic, event)
                     known[len(offsets)] = None
@@ -438,6 +443,8 @@ class Writer:
 
     def _remember(self, error: StoreError) -> StoreError:
         if not isinstance(error, (errors.DiskFullError, errors.StoreLockedError)):
+            if self._failure is None:
+                _log.error("nothing more is stored: %s", error)
             self._failure = error
         return error
 

@@ -60,7 +60,14 @@ class Answering:
         self._open: dict[int, tuple[int, Confirm | None]] = {}
 
     def take(
-        self, asked: Asked, number: int, now: float, topics: dict[bytes, Topic], effects: Effects
+        self,
+        asked: Asked,
+        number: int,
+        now: float,
+        topics: dict[bytes, Topic],
+        effects: Effects,
+        *,
+        limited: bool = False,
     ) -> bool:
         """Take a question; whether our log is asked under `number`."""
         message: SyncMessage = asked.message  # type: ignore[assignment]
@@ -72,7 +79,7 @@ class Answering:
         elif isinstance(body, Compare):
             query = AnswerCompare(body)
         elif isinstance(body, Fetch):
-            query = AnswerFetch(body)
+            query = AnswerFetch(body, limited)
         elif isinstance(body, Confirm):
             query, topic = ById(body.ids), topics.get(body.tag, "")
         else:

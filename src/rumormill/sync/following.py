@@ -1,7 +1,9 @@
 """Which topics are followed, and from which date on their events are wanted.
 
-When a topic was first followed is remembered in a note: who subscribes again has missed what was
-published since then. Of several subscriptions to a topic, the one that wants most counts.
+From when on a topic was ever wanted is remembered in a note: from when it was first followed, or
+from an earlier date that was asked for. Who subscribes again has missed what was published since
+then, also if it was stopped while it fetched the rest of a history. Of several subscriptions to a
+topic, the one that wants most counts.
 """
 
 from typing import Final
@@ -34,8 +36,8 @@ class Following:
         """The topics that are followed, and the date from which on their events are wanted."""
         self.tags: dict[bytes, Topic] = {}
         """The same by their tags."""
-        self._first: dict[Topic, int] = {}
-        """When topics were first followed, as the log remembers it."""
+        self._ever: dict[Topic, int] = {}
+        """From which date on topics were ever wanted, as the log remembers it."""
         self._waiting: list[tuple[Topic, float | None, float]] = []
         """Subscriptions that wait until that is known, with when they were made."""
         self._commands: dict[int, tuple[int, Topic]] = {}
@@ -52,7 +54,7 @@ class Following:
     def on_notes(self, loaded: Loaded, effects: Effects) -> bool:
         """Take notes; whether they are all there, and what waited is followed."""
         for note in loaded.notes:
-            self._first[note.key.removeprefix(_NOTE_PREFIX)] = int.from_bytes(note.value, "big")
+            self._ever[note.key.removeprefix(_NOTE_PREFIX)] = int.from_bytes(note.value, "big")
         if loaded.more:
             self._read(loaded.notes[-1].key, effects)
             return False
@@ -71,7 +73,7 @@ class Following:
             self._look_up(number, topic, effects)
 
     def _look_up(self, number: int, topic: Topic, effects: Effects) -> None:
-        """Read back, behind what was kept before, when a topic was first followed."""
+        """Read back, behind what was kept before, since when a topic is followed."""
         effects.append(Load(number, "", Notes(_NOTE_PREFIX + topic)))
 
     def on_read_back(self, loaded: Loaded, effects: Effects) -> bool:
@@ -79,8 +81,8 @@ class Following:
         if loaded.number not in self._commands:
             return False
         command, topic = self._commands.pop(loaded.number)
-        kept = any(note.key == _NOTE_PREFIX + topic for note in loaded.notes)
-        known = kept or topic not in self._first
+        ever = self._ever.get(topic)
+        known = ever is None or Note(_NOTE_PREFIX + topic, ever.to_bytes(8, "big")) in loaded.notes
         effects.append(Outcome(command, error="" if known else f"{topic!r}: {_NOT_KEPT}"))
         return True
 
@@ -99,11 +101,13 @@ class Following:
         self._waiting = [each for each in self._waiting if each[0] != topic]
 
     def _follow(self, topic: Topic, since: float | None, now: float, effects: Effects) -> None:
-        if topic not in self._first:
-            self._first[topic] = first = int(now * 1e6)
-            effects.append(KeepNote(Note(_NOTE_PREFIX + topic, first.to_bytes(8, "big"))))
+        asked = int(now * 1e6) if since is None else max(0, int(min(since, now) * 1e6))
+        ever = self._ever.get(topic)
+        if ever is None or (since is not None and asked < ever):
+            self._ever[topic] = ever = asked
+            effects.append(KeepNote(Note(_NOTE_PREFIX + topic, ever.to_bytes(8, "big"))))
         if since is None:
-            date = self._first[topic]
+            date = ever
         elif since < float("inf"):
             date = max(0, int(since * 1e6))
         else:

@@ -30,6 +30,8 @@ class Partner(msgspec.Struct):
     """When the last one ended."""
     budget: RateLimit = msgspec.field(default_factory=new_budget)
     """What it works out for us, as it counts as well."""
+    limited: bool = False
+    """Whether there is a relay in between that carries only so much."""
 
     def rests_until(self, pause: float) -> float:
         """When it may be asked again, if so long is left between two sessions in vain."""

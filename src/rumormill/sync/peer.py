@@ -174,7 +174,9 @@ class SyncedPeer:
             case Asked(message=SyncMessage(body=Offer(tags=tags))):
                 self._on_offer(event.peer, tags, now, effects)
             case Asked(message=SyncMessage()):
-                self._answering.take(event, self._number(), now, self._following.tags, effects)
+                asker, topics = self._partners.get(event.peer), self._following.tags
+                limited = asker is not None and asker.limited
+                self._answering.take(event, self._number(), now, topics, effects, limited=limited)
             case inputs.Answered(number=number, message=SyncMessage(body=body)):
                 self._on_answered(event.peer, number, body, now, effects)
             case inputs.AskFailed(number=number) if number > OUR_NUMBERS:
@@ -203,10 +205,10 @@ class SyncedPeer:
                 self._following.begin(effects)
                 self._next_round = self._after_interval(now)
                 self._wake(self._next_round, effects)
-            case inputs.PeerConnected(peer=peer, outbound=outbound):
+            case inputs.PeerConnected(peer=peer, outbound=outbound, limited=limited):
                 soon = _FIRST_AFTER if len(self._partners) < _FEW else _LATER_AFTER
                 partner = self._partners[peer] = self._gone.pop(peer, Partner(outbound))
-                partner.outbound = outbound
+                partner.outbound, partner.limited = outbound, limited
                 at = now + soon * (0.5 + self._randomness.random())
                 self._schedule(partner, max(at, partner.rests_until(_OFFER_PAUSE)), effects)
                 self._copies.wake(now, effects)

@@ -74,6 +74,8 @@ hour away is found at once."""
 
 _EVENTS_BYTES: Final = 256 << 10
 """Bytes of events in one answer; our choice: a quarter of a second at 1 MB/s."""
+_FEW_EVENTS_BYTES: Final = 16 << 10
+"""Likewise through a relay's limited circuit, which go and js end after 128 KiB."""
 
 _SURELY: Final = AHEAD_SECONDS * 1_000_000
 """By how much a date must differ to be wrong, in microseconds."""
@@ -365,6 +367,9 @@ class AnswerFetch(HistoryQuery, frozen=True):
     """The answer to a fetch."""
 
     question: Fetch
+    limited: bool = False
+    """Whether the answer goes through a relay that carries only so much: then in small pieces, each
+    of which is worth something when the next is cut off."""
 
     def work_out(self, histories: Histories) -> Events:
         """Find the events that are not known."""
@@ -373,7 +378,7 @@ class AnswerFetch(HistoryQuery, frozen=True):
         if history is None:
             return Events()
         found: list[SentEvent] = []
-        room, left = _EVENTS_BYTES, _LOOKED_AT
+        room, left = _FEW_EVENTS_BYTES if self.limited else _EVENTS_BYTES, _LOOKED_AT
         for place, wanted in enumerate(question.wanted):
             known = frozenset(_pieces(wanted.known))
             most = MAX_EVENTS - len(found)
