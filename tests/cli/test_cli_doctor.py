@@ -194,6 +194,17 @@ def test_the_clock_is_compared_with_those_of_peers(
     assert bool(found.advice) == (state != OK)
 
 
+def test_who_reaches_the_node_is_said_with_the_details() -> None:
+    """A node that nobody reaches is worth a warning."""
+    assert [each.text for each in doctor.check_reachability([])] == [
+        "no peer has tried yet to dial this node"
+    ]
+    found = doctor.check_reachability(["reachable at /ip4/5.9.0.1/tcp/4001: …", "a detail"])
+    assert [each.state for each in found] == [OK, OK]
+    (found,) = [doctor.check_reachability(["not reachable from elsewhere, because …"])]
+    assert [each.state for each in found] == [doctor.WARNING]
+
+
 _LATE = (
     "import sys, time; true = time.time; time.time = lambda: true() - 300\n"
     "from rumormill.cli import main; sys.exit(main(sys.argv[1:]))"

@@ -14,7 +14,8 @@ def groups(home: Path, *words: str) -> list[dict[str, object]]:
 
 def group(next_offset: int, pending: int, lag: int, consumers: int) -> dict[str, object]:
     where = {"topic": "work", "name": "w", "next_offset": next_offset}
-    return where | {"pending": pending, "lag": lag, "consumers": consumers, "dropped": 0}
+    told = {"pending": pending, "lag": lag, "consumers": consumers, "dropped": 0, "late": 0}
+    return where | told
 
 
 def test_a_name_goes_on_across_commands_and_a_killed_daemon(tmp_path: Path) -> None:
@@ -41,8 +42,8 @@ def test_a_name_goes_on_across_commands_and_a_killed_daemon(tmp_path: Path) -> N
             assert "'w' to 'work' is open" in refused.stderr
             shown = rumormill("groups", "--home", home).stdout.splitlines()
             assert [line.split() for line in shown] == [
-                ["TOPIC", "NAME", "NEXT", "PENDING", "LAG", "CONSUMERS", "DROPPED"],
-                ["work", "w", "5", "0", "0", "1", "0"],
+                ["TOPIC", "NAME", "NEXT", "PENDING", "LAG", "CONSUMERS", "DROPPED", "LATE"],
+                ["work", "w", "5", "0", "0", "1", "0", "0"],
             ]
         assert node.stop() == 0
     assert rumormill("groups", "--forget", "w", "--home", home).returncode == 2

@@ -171,7 +171,7 @@ def test_our_additions_are_shown_and_made_again(
                 "count": 3,
                 "checksum": 2**63,
             },
-            {"kind": "have", "topic": cid, "start": 1, "end": 2, "cids": [cid]},
+            {"kind": "have", "topic": cid, "start": 1, "end": 2, "tails": ["0102030405060708"]},
             {"kind": "block", "topic": cid, "data": "a0"},
         ],
     }

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from processes import Terminal, rumormill
+from rumormill import SyncNode
 
 STRANGER = "12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN"
 
@@ -160,6 +161,14 @@ def test_a_dead_daemons_socket_is_ignored_and_replaced(home: Path) -> None:
     with Terminal("node", "--home", home) as node:
         node.prints()
         assert rumormill("pub", "t", "x", "--home", home).returncode == 0
+
+
+def test_a_program_that_holds_the_home_and_lets_nobody_in_is_named(home: Path) -> None:
+    """Every verb that needs the node says who has the home, and what to call there."""
+    says = f"process {os.getpid()} has {home} open and serves no control socket; there, call"
+    with SyncNode(home):
+        for verb in (("pub", "t", "x"), ("peers",), ("ticket",), ("reload",), ("sync",)):
+            fails(*verb, "--home", home, code=1, says=says)
 
 
 def test_a_home_whose_path_is_too_long_for_a_socket(tmp_path: Path) -> None:

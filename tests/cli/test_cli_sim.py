@@ -79,6 +79,17 @@ def test_unsubscribing_has_figures_of_its_own() -> None:
     assert "deliveries after that" in rumormill("sim", *SMALL, "--unsubscribing", "1000").stdout
 
 
+def test_peers_behind_nats_have_figures_of_their_own() -> None:
+    """Who they are, how they were reached, what relays carried; nothing where all are public."""
+    behind = ("--set", "reach.punchable=40%", "--set", "reach.relay_only=20%")
+    found: Any = figures(*SMALL, *behind)
+    assert found["reach"]["peers"] == {"public": 8, "punchable": 8, "relay-only": 4}
+    assert sum(found["reach"]["connections"].values()) >= 60
+    assert found["refused"]["behind a NAT, and no relay"] == found["reach"]["dials_without_relay"]
+    assert "reach" not in figures(*SMALL)
+    assert "connections, punched" in rumormill("sim", *SMALL, *behind).stdout
+
+
 def test_the_hash_is_that_of_the_written_trace(tmp_path: Path) -> None:
     """`sha256sum` of an NDJSON trace gives the trace hash, and nothing else is left behind."""
     path = tmp_path / "run.ndjson"

@@ -11,7 +11,8 @@ import pytest
 
 from live_nodes import run
 from processes import Program, Terminal, environment, rumormill
-from rumormill.log import EventLog, Retention, import_parquet
+from rumormill.core.event import Event
+from rumormill.log import EventLog, Retention, export_parquet
 from rumormill.node.node import Node
 from store_samples import damage
 
@@ -49,8 +50,32 @@ def test_a_running_node_is_kept_up_by_verbs(home: Path, tmp_path: Path) -> None:
     assert "30 events" in restored.stdout
     history = rumormill("history", "news", "--home", tmp_path / "new").stdout
     assert history == "".join(f"{number}\n" for number in range(70, 100))
-    with EventLog(tmp_path / "imported") as log:
-        assert import_parquet(log, file) == 30
+    taken = rumormill("import", file, "--home", tmp_path / "taken", "--json")
+    assert json.loads(taken.stdout) == {"home": str(tmp_path / "taken"), "events": 30}
+    assert "0 events are new" in rumormill("import", file, "--home", tmp_path / "taken").stdout
+    assert rumormill("history", "news", "--home", tmp_path / "taken").stdout == history
+
+
+def test_an_import_takes_only_what_proves_itself(home: Path, tmp_path: Path) -> None:
+    """A file whose hashes are right says nothing about who wrote it; nor may a node run."""
+    file = tmp_path / "events.parquet"
+    with EventLog(tmp_path / "forged") as log:
+        log.append(
+            [Event("news", b"never said", b"somebody", b"id", proof=b"x", protocol="gossipsub")]
+        )
+    with EventLog(tmp_path / "forged", read_only=True) as log:
+        export_parquet(log, file)
+    refused = rumormill("import", file, "--home", home)
+    assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
+    assert "topic 'news' offset 0: the event proves nothing" in refused.stderr
+    assert rumormill("topics", "--home", home).stdout == ""
+    missing = rumormill("import", tmp_path / "none.parquet", "--home", home)
+    assert "there is no file" in missing.stderr
+    with Terminal("node", "--home", home) as node:
+        node.prints()
+        refused = rumormill("import", file, "--home", home)
+        assert f"by process {node.process.pid}: stop it first, then import" in refused.stderr
+        assert node.stop() == 0
 
 
 def test_what_is_no_place_or_no_topic_is_said(home: Path, tmp_path: Path) -> None:
@@ -68,6 +93,17 @@ def test_what_is_no_place_or_no_topic_is_said(home: Path, tmp_path: Path) -> Non
         assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
         assert why in refused.stderr
     assert [each.name for each in tmp_path.iterdir() if each != home] == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("compact",), ("retention", "--apply"), ("groups", "news", "--forget", "w"), ("repair",)],
+)
+def test_a_mistyped_home_is_not_made(words: tuple[str, ...], tmp_path: Path) -> None:
+    """By verbs that change a log."""
+    refused = rumormill(*words, "--home", tmp_path / "mistyped")
+    assert "there is no rumormill store in" in refused.stderr
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_history_goes_on_behind_the_gap_of_a_repair_and_says_so(home: Path) -> None:

@@ -12,7 +12,7 @@ from rumormill.cli.logs import begin
 from rumormill.cli.numbers import whole
 from rumormill.cli.printing import iso
 from rumormill.cli.reloading import as_told
-from rumormill.cli.session import run_async, running_node
+from rumormill.cli.session import no_node, run_async, running_node
 from rumormill.cli.settings import Resolved
 from rumormill.core.errors import DecodeError
 from rumormill.node.identity import (
@@ -54,9 +54,7 @@ def run_reload(options: argparse.Namespace) -> int:
 async def _reload(resolved: Resolved, *, as_json: bool) -> int:
     async with running_node(resolved) as service:
         if service is None:
-            raise CommandError(
-                f"no node runs in {resolved.home}; its files are read when it starts"
-            )
+            raise no_node(resolved, "; its files are read when it starts")
         found = as_told(await service.reload())
     if as_json:
         print(json.dumps({"home": str(resolved.home), **found}))

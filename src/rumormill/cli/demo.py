@@ -13,18 +13,23 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+import webbrowser
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from rumormill.cli import show
+from rumormill.cli.dashboard import started
 from rumormill.cli.grammar import DATA_LOSS, FAILURE, USAGE, CommandError
 from rumormill.cli.milling import started_spark, teller, write_report
 from rumormill.cli.numbers import whole
 from rumormill.cli.session import run_async
-from rumormill.core.errors import ConfigError
+from rumormill.core.errors import ConfigError, LocalError
+from rumormill.daemon.endpoint import DASHBOARD_ENDPOINT
+from rumormill.daemon.homes import HomesSource
+from rumormill.dashboard.server import Dashboard
 from rumormill.demo.run import RunSummary, demonstrate
 from rumormill.demo.script import Script, chosen, write_script
 
@@ -60,7 +65,8 @@ def run_demo(options: argparse.Namespace) -> int:
         with show.progress_bar(len(participants)) as bars:
             screen = Screen(bars)
             with _spark(screen, folder, wanted=not options.no_spark) as mill:
-                runs = run_until_signal(demonstrate(participants, script, folder, screen, mill))
+                work = demonstrate(participants, script, folder, screen, mill)
+                runs = run_until_signal(_shown(work, screen, opens=options.open))
                 if mill is not None and mill.lake.parts():
                     write_report(mill.lake, output, f"{script.nodes} nodes, {len(runs)} protocols")
                     report = str(output)
@@ -74,7 +80,7 @@ def run_demo(options: argparse.Namespace) -> int:
         told |= {"report": report, "kept": str(folder) if keep else None}
         print(json.dumps(told | {"seconds": round(time.monotonic() - begin, 1)}))
     else:
-        _show(runs, script)
+        _show_table(runs, script)
         if report:
             print(f"report: {report}")
         if keep:
@@ -107,6 +113,26 @@ def run_until_signal(work: Coroutine[Any, Any, list[RunSummary]]) -> list[RunSum
     return run_async(main())
 
 
+async def _shown(
+    work: Coroutine[Any, Any, list[RunSummary]], screen: "Screen", *, opens: bool
+) -> list[RunSummary]:
+    """Demonstrate with a dashboard beside it; where none can be served, without."""
+    screen.source = HomesSource({}, notes_absence=False)
+    door = Dashboard(screen.source, lambda _: None)
+    try:
+        try:
+            url = await started(door, DASHBOARD_ENDPOINT)
+        except LocalError as error:
+            screen.say(f"no dashboard: {error}")
+        else:
+            screen.say(f"dashboard: {url}")
+            if opens:
+                webbrowser.open(url)
+        return await work
+    finally:
+        await door.close()
+
+
 @contextlib.contextmanager
 def _spark(screen: "Screen", folder: Path, *, wanted: bool) -> Iterator["Mill | None"]:
     if not wanted or importlib.util.find_spec("pyspark") is None:
@@ -133,6 +159,17 @@ class Screen:
         self.say = teller()
         self._bars = bars
         self._advance: dict[str, show.Advance] = {}
+        self.source: HomesSource | None = None
+
+    def begin(self, label: str, homes: Mapping[str, Path]) -> None:
+        """Show the nodes of a run on the dashboard."""
+        if self.source is not None:
+            self.source.turn_to(homes, label)
+
+    def mark(self, kind: str, node: str, text: str) -> None:
+        """Mark a kill or a return there."""
+        if self.source is not None:
+            self.source.mark(kind, node, text)
 
     def advance(self, label: str, part: float) -> None:
         """Move the bar of a run."""
@@ -160,7 +197,7 @@ def _as_json(runs: Sequence[RunSummary], script: Script) -> dict[str, Any]:
     return {"nodes": script.nodes, "events": events, "seed": script.seed, "runs": told}
 
 
-def _show(runs: Sequence[RunSummary], script: Script) -> None:
+def _show_table(runs: Sequence[RunSummary], script: Script) -> None:
     columns = {}
     for run in runs:
         if run.result is not None:

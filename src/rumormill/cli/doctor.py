@@ -227,7 +227,18 @@ async def _ask_node(resolved: Resolved) -> list[Check]:
         return [
             check_histories((await client.topics()).topics),
             check_peer_clocks(await client.clocks()),
+            *check_reachability(await client.reachability()),
         ]
+
+
+def check_reachability(sentences: list[str]) -> list[Check]:
+    """Whether others have reached the node."""
+    if not sentences:
+        return [Check("reached", OK, "no peer has tried yet to dial this node")]
+    level = WARNING if sentences[0].startswith("not reachable") else OK
+    return [Check("reached", level, sentences[0])] + [
+        Check("reached", OK, each) for each in sentences[1:]
+    ]
 
 
 def check_histories(lines: list[TopicLine]) -> Check:

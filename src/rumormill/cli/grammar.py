@@ -33,6 +33,7 @@ _UNUSUAL: Final[dict[str, dict[str, Any]]] = {
     "--topic": {"dest": "topics"},
     "--from": {"dest": "from_event"},
     "--supervisor": {"dest": "supervisors"},
+    "--relay": {"dest": "relays"},
     "--sub-topic": {"dest": "sub_topics"},
     "--topic-key": {"dest": "topic_keys"},
     "--policy": {"dest": "policies"},
@@ -89,6 +90,8 @@ class Parser(argparse.ArgumentParser):
             settings |= {"nargs": "?", "const": value}
             if not names.startswith("-"):
                 self.late_argument = names
+        elif shape.endswith("...") and not names.startswith("-"):
+            settings["nargs"], shape = "*", shape[:-3]
         elif value is not None:
             settings |= {"default": value, "help": f"{text or ''} ({value})".strip()}
         if mark is not None:

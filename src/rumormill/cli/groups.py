@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 
 from rumormill.cli.grammar import USAGE, CommandError
 from rumormill.cli.logs import begin
-from rumormill.cli.session import run_async, running_node
+from rumormill.cli.session import log_to_change, run_async, running_node
 from rumormill.cli.settings import Resolved
 from rumormill.core.api import GroupView
 from rumormill.core.errors import LocalError
@@ -40,7 +40,7 @@ async def _forget(resolved: Resolved, topic: str, name: str) -> int:
         if client is not None:
             await client.forget_group(topic, name)
             return 0
-    with EventLog(resolved.home) as log:
+    with log_to_change(resolved) as log:
         if (topic, name) not in [(each.topic, each.name) for each in read_positions(log)]:
             raise LocalError(f"there is no subscription {name!r} to {topic!r}")
         log.append([], notes=[Position(topic, name, None)]).result()
@@ -57,7 +57,7 @@ async def _list(resolved: Resolved, topic: str | None, *, as_json: bool) -> int:
     elif not shown:
         print("no named subscriptions")
     else:
-        heads = ("TOPIC", "NAME", "NEXT", "PENDING", "LAG", "CONSUMERS", "DROPPED")
+        heads = ("TOPIC", "NAME", "NEXT", "PENDING", "LAG", "CONSUMERS", "DROPPED", "LATE")
         rows = [heads, *[tuple(map(str, asdict(group).values())) for group in shown]]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         for row in rows:

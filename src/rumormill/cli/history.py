@@ -15,7 +15,7 @@ from rumormill.cli.grammar import TIMEOUT, USAGE, CommandError
 from rumormill.cli.logs import begin
 from rumormill.cli.numbers import moment, seconds, whole
 from rumormill.cli.printing import Printer, choose_printer, write_events
-from rumormill.cli.session import open_session, run_async, running_node
+from rumormill.cli.session import no_node, open_session, run_async, running_node
 from rumormill.cli.settings import Resolved
 from rumormill.core.event import Event
 from rumormill.core.where import Filter
@@ -208,9 +208,7 @@ async def _get(resolved: Resolved, options: argparse.Namespace, printer: Printer
     patience = seconds("--timeout", options.timeout) or _GET_SECONDS
     async with open_session(resolved) as session:
         if session.ephemeral and not session.joined:
-            raise CommandError(
-                f"nobody to ask: no node runs in {resolved.home}; start one, or give --join TICKET"
-            )
+            raise no_node(resolved, "; start one, or give --join TICKET", "nobody to ask: ")
         event = await session.service.fetch(options.event, patience)
     await asyncio.to_thread(write_events, [event], printer)
     return 0
@@ -224,9 +222,7 @@ def run_peers(options: argparse.Namespace) -> int:
 async def _peers(resolved: Resolved, *, as_json: bool) -> int:
     async with open_session(resolved) as session:
         if session.ephemeral and not session.joined:
-            raise CommandError(
-                f"no node runs in {resolved.home}; start `rumormill node`, or give --join TICKET"
-            )
+            raise no_node(resolved, "; start `rumormill node`, or give --join TICKET")
         for peer in await session.service.peers():
             if as_json:
                 shown = msgspec.structs.asdict(peer) | {"id": str(PeerId(peer.id))}
@@ -245,7 +241,7 @@ def run_ticket(options: argparse.Namespace) -> int:
 async def _ticket(resolved: Resolved, options: argparse.Namespace) -> int:
     async with running_node(resolved) as client:
         if client is None:
-            raise CommandError(f"no node runs in {resolved.home}; start `rumormill node`")
+            raise no_node(resolved, "; start `rumormill node`")
         welcome = await client.welcome()
     ticket = welcome.network_ticket if options.network else ",".join(welcome.tickets)
     print(json.dumps({"ticket": ticket}) if options.json else ticket)
@@ -277,7 +273,7 @@ async def _watched(
     """What the running node answers, unless nothing comes for so long before."""
     async with running_node(resolved) as client, running_node(resolved) as watcher:
         if client is None or watcher is None:
-            raise CommandError(f"no node runs in {resolved.home}; start `rumormill node`")
+            raise no_node(resolved, "; start `rumormill node`")
         asking = asyncio.ensure_future(ask(client))
         watching = asyncio.ensure_future(_watch(watcher, topic, wait))
         try:

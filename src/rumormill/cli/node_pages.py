@@ -19,6 +19,7 @@ back, Spark reads along and mills the traces. Prints a comparison, writes a repo
 --no-spark           no stream, no report; from traces
 -o, --output FILE.html = report.html
 --keep               keep homes, traces and the lake, and say where
+--open               open the dashboard, whose address is printed, in a browser
 --json               print one JSON object
 
 examples:
@@ -225,7 +226,7 @@ examples:
 write the log's events to a Parquet file, also of a running node
 
 Write all events, or those of some topics, with their hashes to a Parquet file, which
-pyarrow, DuckDB and Spark read, and rumormill.log.import_parquet verifies and takes in.
+pyarrow, DuckDB and Spark read, and `rumormill import` takes in.
 
 file FILE.parquet    a file that does not exist
 @place
@@ -236,6 +237,23 @@ options:
 examples:
   rumormill export everything.parquet
   rumormill export news.parquet --topic news --json
+""",
+    "import": """\
+take in an exported Parquet file, where no node runs
+
+Read a file that `rumormill export` wrote, check every hash, id and signature in it,
+and append what the log does not have, at the same offsets. Nothing is taken of a file
+with an event that does not prove itself, or of a topic whose events the log has in
+another order: let a node `sync` those. Stop the node first.
+
+file FILE.parquet    what was exported
+@place
+options:
+--json               print one JSON object
+
+examples:
+  rumormill import everything.parquet --home new
+  rumormill import news.parquet --json
 """,
     "compact": """\
 give space that the log does not use back to the file system

@@ -30,6 +30,52 @@ examples:
   rumormill doctor
   rumormill doctor --home b --json
 """,
+    "dashboard": """\
+show running nodes or recorded traces in a browser
+
+Serve a page, on this machine and to whoever has the token in its address, that shows
+the node of the home, the nodes of several homes as one network, or a recorded trace,
+with a clock that can be stopped and moved; of several traces, the first beside the
+others. Nothing can be changed unless that is allowed. Ctrl-C ends it. A simulation is
+watched by rumormill sim --dashboard.
+
+what WHAT...         homes of running nodes, or traces: files, or folders with everybody's
+    (default: the home)
+@place
+page:
+--listen HOST:PORT   where to serve it (default 127.0.0.1:4030, or another port if that is taken)
+--allow-host NAME*   a name under which it may be asked for, as behind a proxy; may be repeated
+--cert FILE          serve it by TLS: certificate in PEM
+--key FILE           and the certificate's key in PEM
+--lake DIR           show the tables of this lake too, and how far Spark's queries are behind
+--allow-publish      let the page publish
+--open               open it in a browser
+--export FILE.html   write a still picture to a file instead, with everything in it
+--json               print one JSON object
+
+examples:
+  rumormill dashboard
+  rumormill dashboard a b c --open
+  rumormill dashboard run.ndjson
+  rumormill dashboard run.ndjson --export run.html
+""",
+    "top": """\
+show the running node in the terminal
+
+Show one screen about the node of the home, anew each second: how it is, rates,
+latencies, topics, peers, what is missing and what was dropped. q ends it.
+
+@place
+options:
+--sort {rate,delivered,bytes,name} = rate  the order of topics
+--interval SECONDS = 1  how often
+--once               print one screen, and stop
+--json               print one JSON object each time
+
+examples:
+  rumormill top
+  rumormill top --once --json --home b
+""",
     "config": """\
 show every setting and where it comes from
 
@@ -106,6 +152,8 @@ output:
 --trace PATH         write the trace; the suffix chooses the format
 --harness-logs FOLDER  write the logs that libp2p's gossipsub-interop analysis reads
 --dump-state PATH    write the state of all peers at the end as JSON
+--dashboard [HOST:PORT] = 127.0.0.1:4030  serve a page that shows it while it runs, and until Ctrl-C
+--open               open that page in a browser
 --check-codec        encode and decode every simulated message
 --debug              show where a failed run failed
 
@@ -116,6 +164,7 @@ examples:
       --messages 500 --latency planetlab
   rumormill sim storm.toml --seed 7 --churn 5% --trace storm.ndjson
   rumormill sim --list-parameters --protocol gossipsub
+  rumormill sim --peers 200 --churn 10% --dashboard
 """,
     "mill": f"""\
 turn traces and histories into the tables of a lake

@@ -21,6 +21,7 @@ MODULES: Final = {
     "rumormill.cli.bench": ("bench",),
     "rumormill.cli.completion": ("completion",),
     "rumormill.cli.daemon": ("node", "supervisor", "serve-store"),
+    "rumormill.cli.dashboard": ("dashboard",),
     "rumormill.cli.demo": ("demo",),
     "rumormill.cli.doctor": ("doctor",),
     "rumormill.cli.groups": ("groups",),
@@ -31,8 +32,17 @@ MODULES: Final = {
     "rumormill.cli.pubsub": ("pub", "sub"),
     "rumormill.cli.settings": ("config",),
     "rumormill.cli.sim": ("sim",),
+    "rumormill.cli.top": ("top",),
     "rumormill.cli.topics": ("topics",),
-    "rumormill.cli.upkeep": ("retention", "backup", "restore", "export", "compact", "repair"),
+    "rumormill.cli.upkeep": (
+        "retention",
+        "backup",
+        "restore",
+        "export",
+        "import",
+        "compact",
+        "repair",
+    ),
 }
 """Where verbs are carried out, each by a function `run_VERB`."""
 _STAYS: Final = "rumormill.cli.daemon"

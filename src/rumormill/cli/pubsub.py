@@ -16,12 +16,12 @@ from collections.abc import AsyncIterator, Iterable
 
 from msgspec.structs import replace
 
-from rumormill.cli.grammar import DATA_LOSS, FAILURE, TIMEOUT, USAGE, CommandError
+from rumormill.cli.grammar import DATA_LOSS, TIMEOUT, USAGE, CommandError
 from rumormill.cli.groups import consumed
 from rumormill.cli.logs import begin
 from rumormill.cli.numbers import moment, pairs, seconds, whole
 from rumormill.cli.printing import choose_printer, receipt_json, write_events
-from rumormill.cli.session import Session, announced, open_session, run_async
+from rumormill.cli.session import Session, announced, no_node, open_session, run_async
 from rumormill.cli.settings import Resolved
 from rumormill.core.api import Reach
 from rumormill.core.errors import LimitError
@@ -55,11 +55,8 @@ async def _publish(options: argparse.Namespace, resolved: Resolved) -> int:
         raise CommandError("--count repeats DATA, and there is none", USAGE)
     async with open_session(resolved) as session:
         if session.ephemeral and not (session.joined or session.looks):
-            raise CommandError(
-                f"nobody to publish to: no node runs in {resolved.home} and no `rumormill sub`"
-                " waits there; start one, or give --join TICKET",
-                FAILURE,
-            )
+            what_to_do = " and no `rumormill sub` waits there; start one, or give --join TICKET"
+            raise no_node(resolved, what_to_do, "nobody to publish to: ")
         if session.ephemeral or wait is not None:
             await session.service.wait(options.topic, 1, wait or 5.0)
         if options.data is None:

@@ -24,10 +24,11 @@ import msgspec
 from rumormill.cli.grammar import USAGE, CommandError
 from rumormill.cli.settings import Resolved
 from rumormill.core.errors import LocalError
-from rumormill.daemon.control_client import ControlClient, NoDaemonError
+from rumormill.daemon.control_client import ControlClient, NoDaemonError, held_without_control
 from rumormill.daemon.control_messages import socket_path
 from rumormill.daemon.control_service import NodeService, Service
 from rumormill.log import files
+from rumormill.log.event_log import EventLog
 
 _log = logging.getLogger("rumormill.cli")
 _Found = TypeVar("_Found")
@@ -40,6 +41,9 @@ _DECIDED_BY_THE_NODE = (
     "listen",
     "announce",
     "mdns",
+    "relays",
+    "be_relay",
+    "map_port",
     "protocol",
     "preset",
     "supervisors",
@@ -68,6 +72,18 @@ def run_async(work: Coroutine[Any, Any, _Found]) -> _Found:
         factory = importlib.import_module("uvloop").new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:
         return runner.run(work)
+
+
+def log_to_change(resolved: Resolved) -> EventLog:
+    """The log of a home in which no node runs; one that is not there is not made."""
+    EventLog(resolved.home, read_only=True).close()
+    return EventLog(resolved.home, resolved.store_config)
+
+
+def no_node(resolved: Resolved, what_to_do: str, lack: str = "") -> CommandError:
+    """No node runs in a home; or a program has one there and lets nobody in."""
+    told = f"{lack}no node runs in {resolved.home}{what_to_do}"
+    return CommandError(held_without_control(resolved.home) or told)
 
 
 @contextlib.asynccontextmanager

@@ -23,7 +23,13 @@ from rumormill.daemon.control_messages import DEFAULT_HOME
 from rumormill.daemon.endpoint import flight_endpoint, metrics_endpoint
 from rumormill.log.model import Durability, Retention, StoreConfig
 from rumormill.members.config import MembersConfig
-from rumormill.node.config import NodeConfig, parsed_ticket, tcp_address
+from rumormill.node.config import (
+    NodeConfig,
+    chosen_reach,
+    listen_endpoint,
+    parsed_ticket,
+    tcp_address,
+)
 from rumormill.protocols.registry import protocol
 from rumormill.sync.config import SyncConfig
 from rumormill.trace.entries import Observer
@@ -57,6 +63,9 @@ SETTINGS: Final = (
     Setting("announce", "--announce", [], many=True),
     Setting("join", "--join", [], many=True),
     Setting("mdns", "--mdns", "on"),
+    Setting("relays", "--relay", [], many=True),
+    Setting("be_relay", "--be-relay", "off"),
+    Setting("map_port", "--map-port", "off"),
     Setting("supervisors", "--supervisor", [], many=True),
     Setting("topics", "--topic", [], many=True),
     Setting("network", "--network", ""),
@@ -87,7 +96,8 @@ and members.KEY."""
 _ADDRESSES: Final[Mapping[str, Callable[[str], object]]] = {
     "join": parsed_ticket,
     "supervisors": parsed_ticket,
-    "listen": tcp_address,
+    "relays": lambda text: chosen_reach([text], be_relay=False, map_port=False),
+    "listen": listen_endpoint,
     "announce": tcp_address,
 }
 
@@ -223,6 +233,9 @@ class Resolved(msgspec.Struct, frozen=True):
             sync=self.sync_config,
             members=self.members_config,
             mdns=self.text("mdns") == "on",
+            relays=self.texts("relays"),
+            be_relay=self.text("be_relay") == "on",
+            map_port=self.text("map_port") == "on",
             resume=resume,
             observers=observers,
         )
@@ -252,6 +265,8 @@ class Resolved(msgspec.Struct, frozen=True):
         for key, choices in (
             ("durability", tuple(Durability)),
             ("mdns", ("on", "off")),
+            ("be_relay", ("on", "off")),
+            ("map_port", ("on", "off")),
             ("log_level", ("", "debug", "info", "warning", "error")),
             ("log_format", ("text", "json")),
         ):

@@ -26,6 +26,10 @@ options:
     ticket is enough, and who was here before needs none; may be repeated
 --mdns {on,off}      find nodes on the same link, and be found, without a ticket: on unless said
     otherwise, for a node that --listen lets others reach
+--relay TICKET*      be reached through this node, a relay, where nobody can dial us; auto: through
+    peers that offer it; may be repeated
+--be-relay [ON] = on  be a relay for others, within limits (node.relay_…)
+--map-port [ON] = on  have the router lead a port to us (PCP, NAT-PMP, UPnP) while we run
 --supervisor TICKET*  who supervises topics, where the protocol needs it (skipring); name all of
     them
 --listen ADDRESS*    where to accept peers (default /ip4/127.0.0.1/tcp/0, which only this machine

@@ -103,17 +103,33 @@ def _rows(figures: Figures) -> Iterator[tuple[str, str]]:
     yield "hops, mean", as_number(figures["hops_mean"])
     yield "hops, max", as_number(figures["hops_max"])
     yield "messages per delivery", as_number(figures["messages_per_delivery"])
+    for cause, copies in figures["copies_by_cause"].items():
+        yield f"copies: {cause}", f"{copies:,}"
     yield "duplicates per delivery", as_number(figures["duplicates_per_delivery"])
     yield "redundancy (RMR)", as_number(figures["rmr"])
     yield "data sent", as_size(figures["data_bytes"])
     yield "control sent", as_size(figures["control_bytes"])
     yield "load, p99 / mean", as_number(figures["load_p99_over_mean"])
     yield "load, max / mean", as_number(figures["load_max_over_mean"])
+    yield from _reach_rows(figures)
     yield from _leaving_rows(figures)
     yield from _sync_rows(figures["sync"])
     for key, name in _REASONS.items():
         for reason, count in figures[key].items():
             yield f"{name}: {reason}", f"{count:,}"
+
+
+def _reach_rows(figures: Figures) -> Iterator[tuple[str, str]]:
+    """What NATs and relays did, where the scenario has any."""
+    reach = figures.get("reach")
+    if reach is None:
+        return
+    for kind, count in reach["connections"].items():
+        yield f"connections, {kind}", f"{count:,}"
+    yield "relayed", as_size(reach["relayed_bytes"])
+    yield "relayed by the busiest", as_size(reach["busiest_relay_bytes"])
+    for reason, count in reach["circuits_ended"].items():
+        yield f"relayed connections ended: {reason}", f"{count:,}"
 
 
 def _leaving_rows(figures: Figures) -> Iterator[tuple[str, str]]:

@@ -6,6 +6,7 @@ comparison.
 
 import argparse
 import ast
+import contextlib
 import inspect
 import json
 import os
@@ -14,7 +15,7 @@ import textwrap
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -27,6 +28,9 @@ from rumormill.protocols.registry import protocol
 from rumormill.sim.churn import Churn, Unsubscribing
 from rumormill.sim.scenario import Scenario
 from rumormill.trace.files import SUFFIXES
+
+if TYPE_CHECKING:
+    from rumormill.cli.sim_dashboard import Watched
 
 FLAGS: Final = {
     **{flag: flag for flag in ("protocol", "preset", "peers", "seed", "join", "start")},
@@ -50,10 +54,21 @@ def run_sim(options: argparse.Namespace) -> int:
     named = any(word == "--seed" or word.startswith("--seed=") for word in options.typed)
     seed = [] if named else ["--seed", str(scenario.seed)]
     replay = shlex.join(["rumormill", *options.typed, *seed])
-    runs = {}
-    with progress_bar(len(planned)) as advance:
-        for label, run in planned.items():
-            runs[label] = _run(label, run, outputs, advance(label), options, replay)
+    watch = _watching(options, scenario, replay) if options.dashboard else contextlib.nullcontext()
+    with watch as watched:
+        runs = {}
+        with progress_bar(len(planned)) as advance:
+            for label, run in planned.items():
+                runs[label] = _run(label, run, outputs, advance(label), options, replay, watched)
+        _print_runs(runs, scenario, options, replay)
+        if watched is not None:
+            watched.wait()
+    return 0
+
+
+def _print_runs(
+    runs: Mapping[str, dict[str, Any]], scenario: Scenario, options: argparse.Namespace, replay: str
+) -> None:
     if options.json:
         figures = next(iter(runs.values()))
         if options.compare:
@@ -62,7 +77,14 @@ def run_sim(options: argparse.Namespace) -> int:
         print(json.dumps(figures))
     else:
         show_runs(runs, scenario, replay)
-    return 0
+
+
+def _watching(
+    options: argparse.Namespace, scenario: Scenario, replay: str
+) -> contextlib.AbstractContextManager["Watched | None"]:
+    from rumormill.cli.sim_dashboard import watching
+
+    return watching(options.dashboard, scenario, replay, opens=options.open)
 
 
 def read_scenario(options: argparse.Namespace) -> tuple[Scenario, dict[str, str]]:
@@ -137,9 +159,11 @@ def _run(
     progress: Callable[[float], None],
     options: argparse.Namespace,
     replay: str,
+    watched: "Watched | None",
 ) -> dict[str, Any]:
     from rumormill.sim.run import run_scenario
 
+    watch = {} if watched is None else watched.run(label)
     try:
         return run_scenario(
             scenario,
@@ -147,6 +171,7 @@ def _run(
             harness_logs=outputs.get("harness_logs"),
             dump_state=outputs.get("dump_state"),
             progress=progress,
+            **watch,
         )
     except ConfigError:
         raise

@@ -1,4 +1,4 @@
-"""`rumormill retention`, `backup`, `restore`, `export`, `compact` and `repair`: the log as files.
+"""`retention`, `backup`, `restore`, `export`, `import`, `compact` and `repair`: the log as files.
 
 What only reads works beside a running node. What a running node must do itself, it is asked to.
 What needs the files alone says who has them, and changes nothing.
@@ -13,15 +13,16 @@ import msgspec
 
 from rumormill.cli.grammar import DATA_LOSS, CommandError
 from rumormill.cli.logs import begin
-from rumormill.cli.session import run_async, running_node
+from rumormill.cli.session import log_to_change, run_async, running_node
 from rumormill.cli.settings import Resolved
 from rumormill.log.backup import backup, restore
 from rumormill.log.errors import StoreLockedError
 from rumormill.log.event_log import EventLog
 from rumormill.log.keeping import RetentionLine, compact, retention_lines
 from rumormill.log.model import Report
-from rumormill.log.parquet import export_parquet
+from rumormill.log.parquet import export_parquet, import_parquet
 from rumormill.log.repair import repair
+from rumormill.node.verdicts import fault_of
 
 
 def run_retention(options: argparse.Namespace) -> int:
@@ -46,8 +47,7 @@ async def _retention(
             typed = rules if options.retain else None  # else it has rules of its own
             found = await client.retention(topic, typed, apply=apply)
             return found.lines, found.left_out
-    config = resolved.store_config
-    with EventLog(resolved.home, config, read_only=not apply) as log:
+    with log_to_change(resolved) if apply else EventLog(resolved.home, read_only=True) as log:
         return retention_lines(log, rules, topic, apply=apply), 0
 
 
@@ -104,6 +104,19 @@ def run_export(options: argparse.Namespace) -> int:
     return 0
 
 
+def run_import(options: argparse.Namespace) -> int:
+    """Take in what was exported, if it proves itself."""
+    resolved, path = begin(options), _path(options.file)
+    try:
+        with EventLog(resolved.home, resolved.store_config) as log:
+            events = import_parquet(log, path, fault_of())
+    except StoreLockedError as error:
+        raise CommandError(f"{error.held}: stop it first, then import") from None
+    told = {"home": str(resolved.home), "events": events}
+    print(json.dumps(told) if options.json else f"{resolved.home}: {events} events are new")
+    return 0
+
+
 def run_compact(options: argparse.Namespace) -> int:
     """Give back space that the log does not use."""
     resolved = begin(options)
@@ -116,7 +129,7 @@ async def _compact(resolved: Resolved, *, old: bool) -> int:
     async with running_node(resolved) as client:
         if client is not None:
             return await client.compact(old=old)
-    with EventLog(resolved.home, resolved.store_config) as log:
+    with log_to_change(resolved) as log:
         return compact(log, old=old)
 
 

@@ -5,6 +5,7 @@ Calls are made one at a time; a subscription has a connection of its own.
 
 import asyncio
 import contextlib
+import fcntl
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final, Self
@@ -20,6 +21,20 @@ _READ_AHEAD: Final = 256 * 1024
 
 class NoDaemonError(messages.ControlError):
     """Nobody serves this home."""
+
+
+def held_without_control(home: Path) -> str | None:
+    """The sentence about a process that has a home open and serves no control socket there."""
+    with contextlib.suppress(OSError), (home / "lock").open("rb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = lock.read(32).decode(errors="replace").strip() or "unknown"
+            return (
+                f"process {holder} has {home} open and serves no control socket; there, call"
+                " `node.serve(control=True)`"
+            )
+    return None
 
 
 class ControlClient(Service):
@@ -58,7 +73,7 @@ class ControlClient(Service):
         client = cls(path, reader, writer)
         try:
             await client.welcome()
-        except messages.ControlError:
+        except BaseException:
             await client.close()
             raise
         return client

@@ -21,6 +21,7 @@ from rumormill.core.api import (
     Completeness,
     FetchedHistory,
     GroupView,
+    Health,
     PeerClock,
     PeerView,
     Reach,
@@ -30,6 +31,7 @@ from rumormill.core.api import (
 )
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event, Head
+from rumormill.dashboard.source import Look, Page
 from rumormill.log.keeping import RetentionLine
 from rumormill.log.model import Retention, TopicExtent
 
@@ -48,7 +50,6 @@ BATCH_BYTES: Final = 1 << 20
 
 BATCH_EVENTS: Final = 256
 """Events in one batch: they share one commit of the log, and a client waits for one answer."""
-
 
 DEFAULT_HOME: Final = "~/.rumormill"
 
@@ -135,6 +136,8 @@ class Subscribe(Request, tag="subscribe", frozen=True):
     """How many events may wait, and what happens when more come."""
     name: str = ""
     """Of a named subscription, which is answered with `Begun` and then with what is asked for."""
+    ack_within: float | None = None
+    """In how many seconds what that is given must be acknowledged."""
 
 
 class Take(Request, tag="take", frozen=True):
@@ -254,6 +257,22 @@ class Compact(Request, tag="compact", frozen=True):
 
 class CompareClocks(Request, tag="compare-clocks", frozen=True):
     """Ask connected nodes for the time."""
+
+
+class AskReach(Request, tag="ask-reach", frozen=True):
+    """Ask what is known of who reaches the node."""
+
+
+class Measure(Request, tag="measure", frozen=True):
+    """Tell what the node counts, and how it is."""
+
+
+class Watch(Request, tag="watch", frozen=True):
+    """Show what a dashboard does: sections, a page of a topic's history, or an event's journey."""
+
+    look: Look | None = None
+    page: Page | None = None
+    journey: str = ""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -407,6 +426,25 @@ class Clocks(Answer, tag="clocks", frozen=True):
     clocks: list[PeerClock]
 
 
+class ReachReport(Answer, tag="reach-report", frozen=True):
+    """The answer to `AskReach`: sentences for people."""
+
+    sentences: list[str]
+
+
+class Measured(Answer, tag="measured", frozen=True):
+    """The answer to `Measure` (`Node.metrics`, `Node.health`)."""
+
+    metrics: dict[str, dict[str, float]]
+    health: Health
+
+
+class Watched(Answer, tag="watched", frozen=True):
+    """The answer to `Watch`, in JSON."""
+
+    found: bytes
+
+
 class Refused(Answer, tag="refused", frozen=True):
     """The request failed; the sentence is for people."""
 
@@ -421,7 +459,10 @@ _decode_answer = msgspec.msgpack.Decoder(Union[tuple(Answer.__subclasses__())]).
 
 def encode(record: Request | Answer) -> bytes:
     """A record as a frame."""
-    body = _encoder.encode(record)
+    try:
+        body = _encoder.encode(record)
+    except (TypeError, ValueError, OverflowError) as error:  # of text that is none, among others
+        raise ControlError(f"this cannot be said to a node: {error}", "usage") from None
     if len(body) > MAX_FRAME:
         raise ControlError(
             f"a request or answer of {len(body)} bytes is over the limit of {MAX_FRAME}",

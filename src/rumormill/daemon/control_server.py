@@ -21,7 +21,8 @@ from rumormill.core.errors import ConfigError, LocalError, OutOfTimeError, Rumor
 from rumormill.daemon import control_messages as messages
 from rumormill.daemon.control_consumers import serve_consumer
 from rumormill.daemon.control_service import Service
-from rumormill.daemon.endpoint import close_server
+from rumormill.dashboard.http import close_server
+from rumormill.dashboard.source import NotHere
 from rumormill.libp2p.listening import Listening
 from rumormill.log import files
 from rumormill.log.errors import CorruptLogError, DiskFullError
@@ -41,6 +42,7 @@ _CODES: Final = {
     DiskFullError: "disk-full",
     ConfigError: "usage",
     OutOfTimeError: "timeout",
+    NotHere: "not-found",
 }
 
 _log = logging.getLogger("rumormill.control")

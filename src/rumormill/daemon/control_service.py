@@ -36,6 +36,9 @@ from rumormill.daemon.control_consumers import (
 )
 from rumormill.daemon.control_messages import Begun, Events
 from rumormill.daemon.served_node import ServedNode, ServedSubscription
+from rumormill.dashboard.guard import encode_json
+from rumormill.dashboard.node_source import NodeSource
+from rumormill.dashboard.source import Look, Page
 from rumormill.log.event_log import EventLog
 from rumormill.log.keeping import behind_loss
 from rumormill.log.model import Retention, TopicExtent
@@ -93,6 +96,22 @@ class Service(ABC):
     async def compact(self, *, old: bool) -> int:
         """Give unused space of the log back; return how many bytes."""
         return expected(await self.answer(messages.Compact(old)), messages.Compacted).freed
+
+    async def reachability(self) -> list[str]:
+        """What is known of who reaches the node."""
+        return expected(await self.answer(messages.AskReach()), messages.ReachReport).sentences
+
+    async def measure(self) -> messages.Measured:
+        """What the node counts, and how it is."""
+        return expected(await self.answer(messages.Measure()), messages.Measured)
+
+    async def watch(
+        self, *, look: Look | None = None, page: Page | None = None, journey: str = ""
+    ) -> dict[str, Any]:
+        """What a dashboard shows: sections, a page of history, or an event's journey."""
+        answer = await self.answer(messages.Watch(look, page, journey))
+        found: dict[str, Any] = msgspec.json.decode(expected(answer, messages.Watched).found)
+        return found
 
     async def clocks(self) -> list[PeerClock]:
         """What time connected nodes have."""
@@ -193,9 +212,14 @@ class NodeService(Service):
     """Carries out requests on a node of this process."""
 
     def __init__(
-        self, node: ServedNode, protocol: str, reload: upkeep.Reloading | None = None
+        self,
+        node: ServedNode,
+        protocol: str,
+        reload: upkeep.Reloading | None = None,
+        watched: NodeSource | None = None,
     ) -> None:
         self._node = node
+        self._watched = watched or NodeSource(node, protocol)
         self._protocol = protocol
         self._reload = reload
 
@@ -212,6 +236,8 @@ class NodeService(Service):
                 | messages.Retain()
                 | messages.Compact()
                 | messages.CompareClocks()
+                | messages.AskReach()
+                | messages.Measure()
             ):
                 return await upkeep.carry_out(node, request, self._reload)
             case messages.Publish():
@@ -233,7 +259,7 @@ class NodeService(Service):
             case messages.CreateTopic(name, options):
                 made = await node.create_topic(name, **msgspec.structs.asdict(options))
                 return messages.TopicCreated(made.name)
-            case messages.ShowTopic() | messages.ShowTree():
+            case messages.ShowTopic() | messages.ShowTree() | messages.Watch():
                 return await self._show(request)
             case messages.ListGroups() | messages.ForgetGroup():
                 return await answer_groups(node, request)
@@ -267,7 +293,21 @@ class NodeService(Service):
         )
         return [receipt]
 
-    async def _show(self, request: messages.ShowTopic | messages.ShowTree) -> messages.Answer:
+    async def _watch(self, request: messages.Watch) -> messages.Watched:
+        found: dict[str, Any]
+        if request.look is not None:
+            found = await self._watched.look(request.look)
+        elif request.page is not None:
+            found = await self._watched.page(request.page)
+        else:
+            found = await self._watched.journey(request.journey)
+        return messages.Watched(encode_json(found))
+
+    async def _show(
+        self, request: messages.ShowTopic | messages.ShowTree | messages.Watch
+    ) -> messages.Answer:
+        if isinstance(request, messages.Watch):
+            return await self._watch(request)
         if isinstance(request, messages.ShowTree):
             return messages.TreeShown(await self._node.topic_tree(request.topic))
         return messages.TopicShown(await self._node.describe_topic(request.topic))
@@ -353,6 +393,7 @@ class NodeService(Service):
             topic,
             name=request.name or None,
             auto_ack=False,
+            ack_within=request.ack_within,
             history=request.history,
             since=request.fetch_since,
             since_offset=start,

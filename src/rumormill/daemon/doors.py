@@ -16,12 +16,20 @@ from rumormill.core.errors import ConfigError, LocalError
 from rumormill.daemon.control_messages import socket_path
 from rumormill.daemon.control_server import ControlServer
 from rumormill.daemon.control_service import NodeService
-from rumormill.daemon.endpoint import Endpoint, flight_endpoint, metrics_endpoint
+from rumormill.daemon.endpoint import (
+    Endpoint,
+    dashboard_endpoint,
+    flight_endpoint,
+    metrics_endpoint,
+)
 from rumormill.daemon.flight_door import PemFiles, fetcher_of, flight_door, publisher_of
 from rumormill.daemon.flight_service import FlightService
 from rumormill.daemon.metrics_server import MetricsServer, Pages
 from rumormill.daemon.served_node import ServedNode
 from rumormill.daemon.upkeep import Reloading
+from rumormill.dashboard.http import server_context
+from rumormill.dashboard.node_source import NodeSource
+from rumormill.dashboard.server import Dashboard
 from rumormill.log.threads import in_thread
 
 
@@ -44,6 +52,9 @@ class Doors:
     token: str | None = None
     """What the Flight door wants to see."""
 
+    dashboard: str | None = None
+    """The address of the dashboard, with its token, for a browser."""
+
     def __init__(
         self,
         node: ServedNode,
@@ -55,6 +66,8 @@ class Doors:
         control: bool,
         metrics: bool | str,
         flight: bool | str,
+        dashboard: bool | str,
+        allow_publish: bool,
         tls: PemFiles | None,
         home: Path | None,
         on_reload: Reloading | None,
@@ -63,9 +76,12 @@ class Doors:
             raise ConfigError(
                 "control: the socket lies in a home, and this node has none; give `home` too"
             )
-        self._service = NodeService(node, protocol, on_reload) if control else None
+        self._source = NodeSource(node, protocol)
+        self._service = NodeService(node, protocol, on_reload, self._source) if control else None
         self._metrics = metrics_endpoint(metrics)
         self._flight = flight_endpoint(flight)
+        self._dashboard = dashboard_endpoint(dashboard)
+        self._allow_publish = allow_publish
         self._node = node
         self._pages = pages
         self._count = count
@@ -108,6 +124,7 @@ class Doors:
         await self._stack.aclose()
 
     async def _open(self) -> None:
+        self._stack.push_async_callback(self._source.close)
         if self._service is not None:
             assert self._home is not None
             path = socket_path(self._home)
@@ -121,6 +138,15 @@ class Doors:
             self.metrics = str(await page.start(self._metrics))
         if self._flight is not None:
             await self._open_flight(self._flight)
+        if self._dashboard is not None:
+            door = Dashboard(
+                self._source,
+                partial(self._count, "dashboard"),
+                allow_publish=self._allow_publish,
+                tls=None if self._tls is None else server_context(*self._tls),
+            )
+            self._stack.push_async_callback(door.close)
+            self.dashboard = await door.start(*self._dashboard)
 
     async def _open_flight(self, endpoint: Endpoint) -> None:
         node, loop = self._node, asyncio.get_running_loop()

@@ -1,16 +1,13 @@
-"""Where the doors of a node are, and the end of a door's server.
+"""Where the doors of a node are.
 
 A door listens where people say it: HOST:PORT, yes for the usual place, or no.
 """
 
-import asyncio
 import socket
-from collections.abc import Iterable
 from functools import partial
 from typing import Final, NamedTuple
 
 from rumormill.core.errors import ConfigError
-from rumormill.libp2p.listening import Listening
 
 
 class Endpoint(NamedTuple):
@@ -37,10 +34,15 @@ METRICS_ENDPOINT: Final = Endpoint("127.0.0.1", 9464)
 FLIGHT_ENDPOINT: Final = Endpoint("127.0.0.1", 4020)
 """Our choice, on the loopback: nobody else gets in before it is said."""
 
+DASHBOARD_ENDPOINT: Final = Endpoint("127.0.0.1", 4030)
+"""Our choice, likewise: beside Flight's, and not Spark's 4040."""
+
 
 def _endpoint(key: str, usual: Endpoint, wish: bool | str) -> Endpoint | None:
     if isinstance(wish, bool):
         return usual if wish else None
+    if not isinstance(wish, str):
+        raise ConfigError(f"{key}: {wish!r} is not HOST:PORT, such as {usual}")
     if not wish:
         return None
     host, _, port = wish.rpartition(":")
@@ -53,12 +55,5 @@ metrics_endpoint = partial(_endpoint, "metrics", METRICS_ENDPOINT)
 """Where the metrics page is to be; False and an empty text are nowhere."""
 flight_endpoint = partial(_endpoint, "flight", FLIGHT_ENDPOINT)
 """Where the Flight door is to be, likewise."""
-
-
-async def close_server(listening: Listening, clients: Iterable[asyncio.Task[None]]) -> None:
-    """Listen no more, end what serves each client, and wait until all of it is over."""
-    await listening.close()
-    served = list(clients)
-    for client in served:
-        client.cancel()
-    await asyncio.gather(*served, return_exceptions=True)
+dashboard_endpoint = partial(_endpoint, "dashboard", DASHBOARD_ENDPOINT)
+"""Where the dashboard is to be, likewise."""

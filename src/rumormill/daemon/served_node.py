@@ -11,6 +11,7 @@ from rumormill.core.api import (
     Completeness,
     FetchedHistory,
     GroupView,
+    Health,
     Linking,
     Message,
     PeerClock,
@@ -21,10 +22,12 @@ from rumormill.core.api import (
 )
 from rumormill.core.event import Event, Note
 from rumormill.core.ids import PeerId, Topic
+from rumormill.core.machine import View
 from rumormill.log.event_log import EventLog
 from rumormill.log.keeping import RetentionLine
 from rumormill.log.model import Retention
 from rumormill.sync.wishes import SyncReport
+from rumormill.trace.entries import Observer
 
 
 class ServedSubscription(Protocol):
@@ -70,6 +73,9 @@ class ServedAccess(Protocol):
     def opened(self, event: Event) -> Event | None:
         """An event as it is handed out; None, counted, if it cannot be read."""
 
+    def shown(self, event: Event) -> Event:
+        """An event in clear if it can be read, else as it travels."""
+
 
 class ServedTopic(Protocol):
     """A topic that was made for somebody outside."""
@@ -108,6 +114,18 @@ class ServedNode(Protocol):
     def metrics(self) -> Mapping[str, Mapping[str, float]]:
         """What it counts: value by label, by metric."""
 
+    def view(self) -> View:
+        """What its protocol shows of itself."""
+
+    def add_observer(self, observer: Observer) -> None:
+        """Show it the trace from now on."""
+
+    def remove_observer(self, observer: Observer) -> None:
+        """Show it no more."""
+
+    def health(self) -> Health:
+        """Whether it lives, and takes events."""
+
     def completeness(self, topic: Topic) -> Completeness:
         """How complete a topic's history is."""
 
@@ -121,6 +139,10 @@ class ServedNode(Protocol):
 
     async def peer_clocks(self) -> list[PeerClock]:
         """What time connected nodes have."""
+
+    @property
+    def reachability(self) -> list[str]:
+        """What is known of who reaches the node."""
 
     async def connect(self, ticket: str) -> PeerId:
         """Connect to another node."""
@@ -177,6 +199,7 @@ class ServedNode(Protocol):
         *,
         name: str | None,
         auto_ack: bool,
+        ack_within: float | None,
         history: Literal["missed", "all", "none"] | None,
         since: float | None,
         since_offset: int | None,
@@ -228,5 +251,5 @@ class ServedNode(Protocol):
     ) -> list[Receipt]:
         """Publish in this order; return when all of it is safe in the log."""
 
-    async def publish_noted(self, items: Sequence[tuple[Topic, Message, Note]]) -> list[Receipt]:
+    async def publish_noted(self, rows: Sequence[tuple[Topic, Message, Note]]) -> list[Receipt]:
         """Publish rows with their notes, likewise."""

@@ -1,11 +1,18 @@
-"""The upkeep that commands ask of a running node: settings, retention, space, clocks."""
+"""The upkeep that commands ask of a running node: settings, retention, space, clocks, counts."""
 
 from collections.abc import Awaitable, Callable
 
 from rumormill.daemon import control_messages as messages
 from rumormill.daemon.served_node import ServedNode
 
-UpkeepRequest = messages.Reload | messages.Retain | messages.Compact | messages.CompareClocks
+UpkeepRequest = (
+    messages.Reload
+    | messages.Retain
+    | messages.Compact
+    | messages.CompareClocks
+    | messages.AskReach
+    | messages.Measure
+)
 Reloading = Callable[[], Awaitable[messages.Reloaded]]
 """Reads the settings again, and everything that they name."""
 
@@ -27,4 +34,9 @@ async def carry_out(
         return messages.Retained(lines[:MAX_LINES], max(0, len(lines) - MAX_LINES))
     if isinstance(request, messages.Compact):
         return messages.Compacted(await node.compact(old=request.old))
+    if isinstance(request, messages.AskReach):
+        return messages.ReachReport(node.reachability)
+    if isinstance(request, messages.Measure):
+        metrics = {name: dict(values) for name, values in node.metrics().items()}
+        return messages.Measured(metrics, node.health())
     return messages.Clocks(await node.peer_clocks())

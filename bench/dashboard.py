@@ -1,0 +1,272 @@
+"""What a dashboard costs the node that it shows: processor time, and bytes, with one viewer.
+
+    python bench/dashboard.py [--rate 1000] [--seconds 10] [--json]
+
+A node in a process of its own gets events from a publisher at a steady rate. For each view one
+viewer reads the stream as a browser would. The dashboard's own processor time is measured where it
+is spent: in the observer of the trace, in everything that makes a batch, and in the thread that
+reads the log. Without a viewer, every call into the package is counted: there must be none.
+
+The bars (docs/dashboard.md): 1 % of a core and 20 kB a second, at 1,000 deliveries a second.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
+
+from rumormill.dashboard import node_source
+from rumormill.dashboard.aggregate import Aggregator
+from rumormill.dashboard.stream import Viewer
+from rumormill.node.node import Node
+
+TOPIC = "bench"
+GONE = 3.0
+"""Seconds after the last viewer until the node has nothing of it any more, instead of a minute."""
+VIEWS = ("overview", "topic", "overlay", "history")
+PACKAGE = str(Path(node_source.__file__).parent)
+
+
+class Meter:
+    """Processor time that was spent in some functions, in whatever thread."""
+
+    def __init__(self) -> None:
+        self.spent = 0.0
+        self.calls = 0
+
+    def wrap(self, owner: Any, name: str) -> None:
+        inner: Callable[..., Any] = getattr(owner, name)
+
+        def metered(*arguments: Any, **options: Any) -> Any:
+            begin = time.thread_time()
+            try:
+                return inner(*arguments, **options)
+            finally:
+                self.spent += time.thread_time() - begin
+
+        setattr(owner, name, metered)
+
+    def wrap_coroutine(self, owner: Any, name: str) -> None:
+        inner: Callable[..., Awaitable[Any]] = getattr(owner, name)
+
+        def metered(*arguments: Any, **options: Any) -> "_Metered":
+            return _Metered(self, inner(*arguments, **options))
+
+        setattr(owner, name, metered)
+
+    def count_calls(self) -> None:
+        """Count every call into the package from now on, in this thread and in new ones."""
+
+        def see(frame: Any, event: str, _: object) -> None:
+            if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
+                self.calls += 1
+
+        threading.setprofile(see)
+        sys.setprofile(see)
+
+
+class _Metered:
+    """A coroutine each of whose steps is measured."""
+
+    def __init__(self, meter: Meter, work: Awaitable[Any]) -> None:
+        self._meter, self._work = meter, work
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        steps = self._work.__await__()
+        sent: Any = None
+        while True:
+            begin = time.thread_time()
+            try:
+                waited = steps.send(sent)
+            except StopIteration as end:
+                return end.value
+            finally:
+                self._meter.spent += time.thread_time() - begin
+            sent = yield waited
+
+
+async def child(home: str) -> None:
+    """The node that is measured; it answers each line of stdin with what it has spent."""
+    meter = Meter()
+    meter.wrap(Aggregator, "observe")
+    meter.wrap(node_source, "read_tail")
+    for name in ("snapshot", "update"):
+        meter.wrap_coroutine(Viewer, name)
+    async with Node(home) as node, node.serve(dashboard="127.0.0.1:0") as doors:
+        await node.create_topic(TOPIC)
+        doors._source._forget_after = GONE
+        _say({"ticket": node.tickets[0], "dashboard": doors.dashboard})
+        loop = asyncio.get_running_loop()
+        while line := await loop.run_in_executor(None, sys.stdin.readline):
+            if line.strip() == "count":
+                meter.count_calls()
+            delivered = node.metrics()["accepted_messages"].get(TOPIC, 0.0)
+            _say(
+                {
+                    "spent": meter.spent,
+                    "calls": meter.calls,
+                    "cpu": time.process_time(),
+                    "delivered": delivered,
+                    "attached": doors._source._aggregator is not None,
+                }
+            )
+
+
+def _say(told: dict[str, Any]) -> None:
+    print(json.dumps(told), flush=True)
+
+
+class Measured:
+    """The other process."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    async def ask(self, line: str = "") -> dict[str, Any]:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n".encode())
+        return await self.said()
+
+    async def said(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        found: dict[str, Any] = json.loads(await self._process.stdout.readline())
+        return found
+
+
+@contextlib.asynccontextmanager
+async def measured(home: str) -> AsyncIterator[tuple[Measured, dict[str, Any]]]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, __file__, "--child", home, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        node = Measured(process)
+        yield node, await node.said()
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def publish(node: Node, rate: int) -> None:
+    """So many events a second, until cancelled."""
+    share = max(1, rate // 20)
+    begin, sent = time.monotonic(), 0
+    while True:
+        await node.publish_many(TOPIC, [b"x" * 100] * share)
+        sent += share
+        await asyncio.sleep(max(0.0, begin + sent / rate - time.monotonic()))
+
+
+async def enter(url: str) -> tuple[str, int, str]:
+    """Exchange the token for a cookie."""
+    found = re.fullmatch(r"http://(.+):(\d+)/(.*)", url)
+    assert found is not None
+    reader, writer = await asyncio.open_connection(found[1], int(found[2]))
+    writer.write(f"GET /{found[3]} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    head = (await reader.read()).decode()
+    writer.close()
+    cookie = re.search(r"Set-Cookie: ([^;]+)", head)
+    assert cookie is not None
+    return found[1], int(found[2]), cookie[1]
+
+
+async def watch(door: tuple[str, int, str], view: str, sizes: list[int]) -> None:
+    """Read a stream, and note how long each message is; the snapshot stands first."""
+    host, port, cookie = door
+    reader, writer = await asyncio.open_connection(host, port, limit=1 << 24)
+    path = f"/stream?views={view}&topic={TOPIC}"
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nCookie: {cookie}\r\n\r\n".encode())
+    try:
+        while line := await reader.readline():
+            if line.startswith(b"data:"):
+                sizes.append(len(line))
+    finally:
+        writer.close()
+
+
+async def bench(rate: int, seconds: float) -> dict[str, Any]:
+    found: dict[str, Any] = {"rate": rate, "seconds": seconds, "views": {}}
+    with tempfile.TemporaryDirectory() as folder:
+        async with measured(f"{folder}/measured") as (node, told), Node(None) as publisher:
+            await publisher.connect(told["ticket"])
+            await publisher.wait_until_ready(TOPIC, timeout=30)
+            load = asyncio.ensure_future(publish(publisher, rate))
+            await asyncio.sleep(2)
+            door = await enter(told["dashboard"])
+            for view in VIEWS:
+                found["views"][view] = await _one(node, door, view, seconds)
+            await asyncio.sleep(GONE + 2)
+            before = await node.ask("count")
+            await asyncio.sleep(3)
+            after = await node.ask()
+            found["without"] = {
+                "calls": after["calls"] - before["calls"],
+                "deliveries": after["delivered"] - before["delivered"],
+                "attached": after["attached"],
+            }
+            load.cancel()
+            await asyncio.gather(load, return_exceptions=True)
+    return found
+
+
+async def _one(
+    node: Measured, door: tuple[str, int, str], view: str, seconds: float
+) -> dict[str, float]:
+    await asyncio.sleep(GONE + 1)
+    quiet = await node.ask()
+    await asyncio.sleep(seconds)
+    before = await node.ask()
+    sizes: list[int] = []
+    begin = time.monotonic()
+    viewer = asyncio.ensure_future(watch(door, view, sizes))
+    await asyncio.sleep(seconds)
+    after = await node.ask()
+    took = time.monotonic() - begin
+    viewer.cancel()
+    await asyncio.gather(viewer, return_exceptions=True)
+    return {
+        "deliveries_per_second": (after["delivered"] - before["delivered"]) / took,
+        "percent_of_a_core": 100 * (after["spent"] - before["spent"]) / took,
+        "bytes_per_second": sum(sizes[1:]) / took,
+        "snapshot_bytes": sizes[0],
+        "node_percent_with": 100 * (after["cpu"] - before["cpu"]) / took,
+        "node_percent_without": 100 * (before["cpu"] - quiet["cpu"]) / seconds,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rate", type=int, default=1000)
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        asyncio.run(child(options.child))
+        return
+    found = asyncio.run(bench(options.rate, options.seconds))
+    if options.json:
+        print(json.dumps(found))
+        return
+    print(f"{'view':10} {'events/s':>9} {'% of core':>10} {'B/s':>8} {'snapshot':>9}")
+    for view, row in found["views"].items():
+        print(
+            f"{view:10} {row['deliveries_per_second']:9.0f} {row['percent_of_a_core']:10.2f}"
+            f" {row['bytes_per_second']:8.0f} {row['snapshot_bytes']:9}"
+        )
+    without = found["without"]
+    print(f"without a viewer: {without['calls']} calls in {without['deliveries']:.0f} deliveries")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,263 @@
+"""The house's HTTP server: small questions, answers of a known length, and streams.
+
+Nothing is unbounded. The head of a request has at most 8 KiB, a body as much as the owner allows,
+and both have to be there in time; so many clients are answered at a time and the others cut off;
+every answer closes its connection. What a client is slow to read waits in the socket's buffers
+alone: a stream goes on when they have room.
+"""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from http import HTTPStatus
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import parse_qsl
+
+from rumormill.core.errors import LocalError
+from rumormill.libp2p.listening import PLAIN as PLAIN_LAYER
+from rumormill.libp2p.listening import Listening
+
+MAX_HEAD: Final = 8192
+MAX_CLIENTS: Final = 16
+TIMEOUT: Final = 5.0
+MAX_FIELDS: Final = 64
+"""Headers of a request, and fields of its query. Our choice: browsers send less than twenty."""
+
+STALLED: Final = 60.0
+"""Seconds after which a client that reads nothing of a stream is let go."""
+
+PLAIN: Final = "text/plain; charset=utf-8"
+
+
+class Request(NamedTuple):
+    """What a client asks: the path as it was typed, percent signs and all, the query as text, and
+    headers by their names in lower case."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+
+class Answer(NamedTuple):
+    """What it is told; with a `stream`, that follows the head until its end or the client's.
+
+    A `refusal` is counted under its reason.
+    """
+
+    status: HTTPStatus
+    body: bytes = b""
+    kind: str = PLAIN
+    headers: tuple[tuple[str, str], ...] = ()
+    stream: AsyncIterator[bytes] | None = None
+    refusal: str = ""
+
+
+class BadRequest(Exception):  # noqa: N818 (that is what the status is called)
+    """What came is no request that is served; the status says why."""
+
+    def __init__(self, status: HTTPStatus) -> None:
+        super().__init__(status.phrase)
+        self.status = status
+
+
+Answering = Callable[[Request | BadRequest], Awaitable[Answer]]
+"""Answers a request, or says what is wrong with what came."""
+
+
+class HttpServer:
+    """Serves one `Answering` at one address."""
+
+    def __init__(
+        self,
+        answer: Answering,
+        count: Callable[[str], None],
+        *,
+        methods: tuple[str, ...] = ("GET",),
+        max_body: int = 0,
+        max_clients: int = MAX_CLIENTS,
+        timeout: float = TIMEOUT,
+    ) -> None:
+        self._answer = answer
+        self._count = count
+        """Told the reason of each refusal."""
+        self._methods = methods
+        self._max_body = max_body
+        self._max_clients = max_clients
+        self._timeout = timeout
+        self._listening = Listening(self._protocol, count)
+        self._clients: dict[asyncio.Task[None], None] = {}
+
+    def _protocol(self) -> asyncio.Protocol:
+        return asyncio.StreamReaderProtocol(asyncio.StreamReader(MAX_HEAD), self._serve)
+
+    async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
+        """Listen; return the port, also when the system chose it."""
+        layer = PLAIN_LAYER if tls is None else PLAIN_LAYER._replace(tls=tls)
+        await self._listening.listen(host, port, layer)
+        found = self._listening.addresses[0].endpoint
+        assert found is not None
+        return found.port
+
+    async def close(self) -> None:
+        """Stop listening and drop whoever is still connected."""
+        await close_server(self._listening, self._clients)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        if len(self._clients) >= self._max_clients:
+            self._count("busy")
+            writer.transport.abort()
+            return
+        self._clients[task] = None
+        try:
+            async with asyncio.timeout(self._timeout):
+                answer = await self._answered(reader)
+                if answer.refusal:
+                    self._count(answer.refusal)
+                writer.write(self._head(answer) + answer.body)
+                await writer.drain()
+                if answer.refusal:
+                    # Bytes that were not read would turn the close into a reset, which takes the
+                    # answer with it.
+                    writer.write_eof()
+                    while await reader.read(MAX_HEAD):
+                        pass
+            if answer.stream is not None:
+                await _send_all(answer.stream, reader, writer)
+        except OSError:  # of which a timeout is one
+            self._count("cut-off")
+        except asyncio.CancelledError:
+            pass  # by `close`; asyncio's streams report a cancelled handler as an error
+        finally:
+            del self._clients[task]
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    def _head(self, answer: Answer) -> bytes:
+        lines = [
+            f"HTTP/1.1 {answer.status.value} {answer.status.phrase}",
+            f"Content-Type: {answer.kind}",
+            *([] if answer.stream is not None else [f"Content-Length: {len(answer.body)}"]),
+            "Connection: close",
+            *(f"{name}: {value}" for name, value in answer.headers),
+        ]
+        if answer.status == HTTPStatus.METHOD_NOT_ALLOWED:
+            lines.append(f"Allow: {', '.join(self._methods)}")
+        return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+    async def _answered(self, reader: asyncio.StreamReader) -> Answer:
+        try:
+            found: Request | BadRequest = await self._read(reader)
+        except BadRequest as error:
+            found = error
+        return await self._answer(found)
+
+    async def _read(self, reader: asyncio.StreamReader) -> Request:
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.IncompleteReadError:
+            raise BadRequest(HTTPStatus.BAD_REQUEST) from None
+        except asyncio.LimitOverrunError:
+            raise BadRequest(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE) from None
+        request = parse_head(head)
+        if request.method not in self._methods:
+            raise BadRequest(HTTPStatus.METHOD_NOT_ALLOWED)
+        length = request.headers.get("content-length", "0")
+        if not (length.isascii() and length.isdigit()) or "transfer-encoding" in request.headers:
+            raise BadRequest(HTTPStatus.BAD_REQUEST)
+        size = int(length[:12])
+        if not size or request.method == "GET":
+            return request
+        if size > self._max_body:
+            raise BadRequest(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+        try:
+            return request._replace(body=await reader.readexactly(size))
+        except asyncio.IncompleteReadError:
+            raise BadRequest(HTTPStatus.BAD_REQUEST) from None
+
+
+def parse_head(head: bytes) -> Request:
+    """What the head of a request says; `BadRequest` where it is none."""
+    first, *lines = head.decode("latin-1").split("\r\n")
+    words = first.split(" ")
+    if len(words) != 3 or not words[2].startswith("HTTP/1."):
+        raise BadRequest(HTTPStatus.BAD_REQUEST)
+    headers: dict[str, str] = {}
+    for line in lines[:MAX_FIELDS]:
+        name, _, value = line.partition(":")
+        name, value = name.strip().lower(), value.strip()
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    path, _, query = words[1].partition("?")
+    try:
+        found = dict(parse_qsl(query, keep_blank_values=True, max_num_fields=MAX_FIELDS))
+    except ValueError:
+        raise BadRequest(HTTPStatus.BAD_REQUEST) from None
+    return Request(words[0], path, found, headers)
+
+
+async def _send_all(
+    pieces: AsyncIterator[bytes], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    """Send a stream until it ends, or the client hangs up."""
+    sending = asyncio.ensure_future(_send(pieces, writer))
+    gone = asyncio.ensure_future(_hung_up(reader))
+    try:
+        await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if sending.done():
+            sending.result()
+    finally:
+        for task in (sending, gone):
+            task.cancel()
+        await asyncio.gather(sending, gone, return_exceptions=True)
+
+
+async def _send(pieces: AsyncIterator[bytes], writer: asyncio.StreamWriter) -> None:
+    """Piece by piece: the next one is made when this one has left; who reads nothing is let go."""
+    writer.transport.set_write_buffer_limits(high=0)
+    try:
+        async for piece in pieces:
+            writer.write(piece)
+            async with asyncio.timeout(STALLED):
+                await writer.drain()
+    finally:
+        await pieces.aclose()  # type: ignore[attr-defined]
+
+
+async def _hung_up(reader: asyncio.StreamReader) -> None:
+    while await reader.read(MAX_HEAD):
+        pass
+
+
+async def close_server(listening: Listening, clients: Iterable[asyncio.Task[None]]) -> None:
+    """Listen no more, end what serves each client, and wait until all of it is over."""
+    await listening.close()
+    served = list(clients)
+    for client in served:
+        client.cancel()
+    await asyncio.gather(*served, return_exceptions=True)
+
+
+async def listening_at(
+    server: HttpServer, what: str, host: str, port: int, tls: ssl.SSLContext | None = None
+) -> int:
+    """Have a server listen; what goes wrong says for what."""
+    try:
+        return await server.start(host, port, tls)
+    except LocalError as error:
+        raise LocalError(f"{what}: {error}") from error
+
+
+def server_context(certificate: str | Path, key: str | Path) -> ssl.SSLContext:
+    """What a server needs to speak TLS: a certificate and its key, as files in PEM."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(certificate, key)
+    except OSError as error:  # ssl's errors are such too
+        raise LocalError(f"{certificate}, {key}: {error.strerror or error}") from error
+    return context

@@ -1,0 +1,154 @@
+"""`rumormill dashboard`, `top`, and `sim --dashboard`: what is printed, served and refused."""
+
+import http.client
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import termios
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from processes import RUMORMILL, Terminal, environment, rumormill
+
+
+class Browser:
+    """Asks a page as a browser does, without asyncio."""
+
+    def __init__(self, url: str) -> None:
+        found = re.fullmatch(r"http://([\d.]+):(\d+)(/\?token=.+)", url)
+        assert found is not None, url
+        self._host, self._port = found[1], int(found[2])
+        self._cookie = ""
+        reply = self.ask(found[3])
+        assert reply.status == 303
+        self._cookie = (reply.getheader("Set-Cookie") or "").partition(";")[0]
+
+    def ask(self, path: str) -> http.client.HTTPResponse:
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=60)
+        connection.request("GET", path, headers={"Cookie": self._cookie})
+        return connection.getresponse()
+
+    def sections(self, query: str) -> Iterator[dict[str, Any]]:
+        """What the stream says."""
+        reply = self.ask(f"/stream?{query}")
+        assert reply.status == 200
+        while line := reply.readline():
+            if line.startswith(b"data: "):
+                yield json.loads(line[6:])
+
+
+@pytest.fixture
+def node(home: Path) -> Iterator[Path]:
+    """The home of a running node that has published something."""
+    with Terminal("node", "--home", home, "--topic", "news") as running:
+        running.prints()
+        assert rumormill("pub", "news", "hello", "--home", home).returncode == 0
+        yield home
+        running.stop()
+
+
+def test_a_running_node_has_a_page_until_ctrl_c(node: Path) -> None:
+    """It is printed where; with Ctrl-C it is gone, and the node goes on."""
+    with Terminal("dashboard", "--json", "--home", node) as shown:
+        browser = Browser(json.loads(shown.prints()[0])["dashboard"])
+        found = next(browser.sections("views=topic&topic=news"))
+        assert (found["source"]["kind"], found["totals"]["published"]) == ("node", 1)
+        assert [row["text"] for row in found["tail"]["rows"]] == ["hello"]
+        assert not found["source"]["allow_publish"]
+        assert b"</html>" in browser.ask("/").read()
+        shown.process.send_signal(signal.SIGINT)
+        assert shown.process.wait() == 0
+    with pytest.raises(ConnectionRefusedError):
+        browser.ask("/")
+    assert rumormill("pub", "news", "again", "--home", node).returncode == 0
+
+
+def test_top_tells_once_what_the_page_shows(node: Path) -> None:
+    told = json.loads(rumormill("top", "--once", "--json", "--home", node).stdout)
+    assert (told["protocol"], told["totals"]["published"]) == ("gossipsub", 1)
+    assert [row["name"] for row in told["topics"]] == ["news"]
+    screen = rumormill("top", "--once", "--sort", "name", "--home", node).stdout
+    assert "news" in screen
+    assert "deliveries/s" in screen
+    assert "\x1b" not in screen
+
+
+def test_top_ends_with_q(node: Path) -> None:
+    """And the terminal is as it was."""
+    ours, theirs = pty.openpty()
+    command = (*RUMORMILL, "top", "--interval", "0.2", "--home", str(node))
+    before = termios.tcgetattr(theirs)
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, env=environment()) as top:
+        seen = b""
+        while b"news" not in seen:
+            seen += os.read(ours, 65536)
+        os.write(ours, b"q")
+        while b"\x1b[?1049l" not in seen:  # the screen from before
+            seen += os.read(ours, 65536)
+        assert top.wait() == 0
+    assert termios.tcgetattr(theirs) == before
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_a_trace_is_shown_and_written_as_a_still_picture(tmp_path: Path) -> None:
+    trace, page = tmp_path / "run.ndjson", tmp_path / "run.html"
+    small = ("--peers", "8", "--messages", "5")
+    assert rumormill("sim", *small, "--trace", trace).returncode == 0
+    with Terminal("dashboard", trace, "--listen", "127.0.0.1:0") as shown:
+        browser = Browser(shown.prints()[0].strip())
+        found = next(browser.sections("views=overlay"))
+        assert (found["source"]["kind"], found["totals"]["published"]) == ("trace", 5)
+        shown.stop()
+    assert rumormill("dashboard", trace, "--export", page).returncode == 0
+    text = page.read_text()
+    assert "<html" in text
+    assert found["recent"]["rows"][0]["id"] in text
+    assert not re.search(r'(src|href)="(?!#|data:)', text), "it needs no other file"
+
+
+def test_a_simulation_is_watched_while_it_runs() -> None:
+    """It prints the same figures, and leaves the page until Ctrl-C."""
+    small = ("sim", "--peers", "8", "--messages", "5", "--seed", "3", "--json")
+    plain = json.loads(rumormill(*small).stdout)
+    with Terminal(*small, "--dashboard", "127.0.0.1:0") as run:
+        told = json.loads(run.prints()[0])
+        assert told["trace_hash"] == plain["trace_hash"]
+        browser = Browser(run.errors[0].strip())
+        for found in browser.sections("views=overview"):
+            if found.get("totals", {}).get("published") == 5:
+                break
+        run.says("the page stays until Ctrl-C")
+        assert run.stop(signal.SIGINT) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["dashboard", "nobody"], 1, "no daemon runs in"),
+        (["dashboard", "run.ndjson"], 1, "there is no trace"),
+        (["dashboard", "run.ndjson", "."], 2, "homes or traces, not both"),
+        (["dashboard", "--listen", "nowhere"], 2, "is not HOST:PORT"),
+        (["dashboard", "--cert", "x"], 2, "TLS needs both"),
+        (["dashboard", "--export", "no/such/page.html"], 2, "cannot be written"),
+        (["dashboard", "--lissten", "x"], 2, "did you mean --listen"),
+        (["top"], 1, "no daemon runs in"),
+        (["top", "--interval", "0"], 2, "--interval"),
+        (["top", "--sort", "colour"], 2, "there is no sort"),
+        (["sim", "--dashboard", "nowhere", "--peers", "4"], 2, "is not HOST:PORT"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused_in_one_sentence(
+    arguments: list[str], code: int, said: str, home: Path
+) -> None:
+    place = [] if arguments[0] == "sim" else ["--home", str(home)]
+    done = rumormill(*arguments, *place, cwd=home.parent)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
