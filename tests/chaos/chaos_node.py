@@ -295,9 +295,16 @@ class Peer:
             await self.fill(request == "full")
 
     async def serve(self) -> None:
-        """Answer requests until there are no more."""
-        while line := await asyncio.to_thread(sys.stdin.readline):
-            self.requests.append(asyncio.ensure_future(self.hear(line)))
+        """Answer requests until there are no more.
+
+        No thread reads them: the loop would wait for it at the end, until another request comes.
+        """
+        requests = asyncio.StreamReader()
+        await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(requests), sys.stdin
+        )
+        while line := await requests.readline():
+            self.requests.append(asyncio.ensure_future(self.hear(line.decode())))
 
     async def live(self) -> None:
         """Take part until stdin ends or the log fails."""
@@ -312,9 +319,9 @@ class Peer:
             ends.append(tasks[-1])
         say("ready")
         done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        for task in tasks[1:]:
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks[1:], return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         for task in done:
             task.result()
 
@@ -355,5 +362,4 @@ if __name__ == "__main__":
     Network.routes = told.routes
     with asyncio.Runner(loop_factory=Network) as runner:
         code = runner.run(main(told, Clock(told.clock)))
-    sys.stdout.flush()
-    os._exit(code)  # a thread that waits for stdin would hold the process
+    sys.exit(code)

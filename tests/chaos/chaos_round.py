@@ -183,7 +183,7 @@ class Round:
     async def _suffer(self) -> None:
         """Publish, while the faults come and go."""
         for member in self._peers:
-            member.publishing = True
+            member.publishing, member.quiet = True, False
             member.tell("publish")
         await asyncio.gather(
             asyncio.sleep(self.schedule.seconds),

@@ -4,17 +4,22 @@
 """
 
 import asyncio
+import errno
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from chaos_member import Member
+from chaos_node import Life
 from chaos_round import FAULTS, Outcome
 from chaos_schedule import KINDS, PROTOCOLS, Fault, Schedule, read_schedule, write_schedule
 from chaos_suite import place
+from disk import COMPILER, NEEDS_COMPILER, Disk, Rule, built
 
-from processes import Program
+from processes import PATIENCE, Program
 
 SEEDS = {"floodsub": 1, "gossipsub": 1, "pulsarcast": 1, "skipring": 1, "radius": 1}
 
@@ -100,6 +105,44 @@ def test_a_seed_is_a_schedule_and_a_schedule_can_be_typed() -> None:
 def test_every_kind_of_fault_is_drawn_and_can_befall() -> None:
     drawn = {fault.kind for seed in range(200) for fault in write_schedule(seed, "radius").faults}
     assert drawn == set(KINDS) == set(FAULTS)
+
+
+@pytest.mark.skipif(COMPILER is None, reason=NEEDS_COMPILER)
+@pytest.mark.parametrize("broken", ["sync", "write"])
+def test_a_node_whose_disk_fails_ends_without_another_word(broken: str, tmp_path: Path) -> None:
+    """Its next life begins by itself: nobody asks it for anything meanwhile."""
+    life = Life(
+        home=str(tmp_path / "disk" / "home"),
+        listen="/ip4/127.0.0.1/tcp/0",
+        protocol="floodsub",
+        word="",
+        connect=[],
+        routes={},
+        topics={"news": ""},
+        since={},
+        supervisors=[],
+    )
+
+    async def begin_again() -> None:
+        changed = asyncio.Event()
+        member = Member("n0", life, Disk(tmp_path, built(tmp_path)), changed.set)
+
+        async def until(condition: Callable[[], bool]) -> None:
+            while not condition():
+                changed.clear()
+                await changed.wait()
+
+        try:
+            async with asyncio.timeout(PATIENCE):
+                member.publishing = True
+                await member.start()
+                await until(lambda: bool(member.seen.kept))
+                member.strike(Rule(broken, errno.EIO), on=True)
+                await until(lambda: member.gave_up > 0)
+        finally:
+            await member.end()
+
+    asyncio.run(begin_again())
 
 
 def test_ctrl_c_leaves_no_process_behind(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Storage faults under a node: a damaged log stops the start, with one sentence that says where."""
 
+import asyncio
 import os
 import shutil
 from collections.abc import Callable
@@ -122,3 +123,18 @@ def test_a_home_is_private_whatever_the_umask(umask: int, tmp_path: Path) -> Non
     assert home.stat().st_mode & 0o777 == 0o700
     assert {KEY_FILE, "heads", "lock", "events-1.db", "events-1.db-wal"} <= set(modes)
     assert set(modes.values()) == {0o600}
+
+
+def test_subscribing_on_a_disk_that_fails_says_so(tmp_path: Path) -> None:
+    """It is the log's error, as of everything else that the log cannot store."""
+
+    async def story() -> None:
+        async with Node(tmp_path) as node:
+            await node.publish("news", b"one")
+            writer = node.log.writer()
+            refuse = writer.exclusively(lambda: writer.db.execute("PRAGMA query_only = 1"))
+            await asyncio.wrap_future(writer.run(refuse))
+            with pytest.raises(StoreError):
+                await node.subscribe("weather")
+
+    run(story)

@@ -148,6 +148,11 @@ class HostilePeer:
         self.flush()
         return stream_id
 
+    def open_in_silence(self) -> None:
+        """Open a stream, and do not say what for."""
+        self._negotiations[self.session.open_stream()] = Initiator(("",))
+        self.flush()
+
     def say(self, stream_id: int, data: bytes) -> None:
         """Send on a stream."""
         self.session.send(stream_id, data)

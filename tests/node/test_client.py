@@ -40,11 +40,11 @@ async def served(home: Path) -> AsyncIterator[tuple[Node, Client]]:
 
 def test_it_has_the_calls_of_a_node_with_their_arguments() -> None:
     """What a client lacks is named here, and why; what it has takes the same."""
-    local = {"access", "set_validator", "callback_failures", "observers"}  # functions of a program
-    doors = {"serve", "log", "metrics", "start", "publish_noted"}  # of the process that has it
-    doors |= {"backup", "health", "set_retention"}
-    questions = {"command", "set_supervisors", "versions", "version_of", "topic"}
-    sight = {"refusals", "links", "subscribers", "check_process", "forked"}
+    # functions of a program
+    local = {"access", "set_validator", "callback_failures", "add_observer", "remove_observer"}
+    doors = {"serve", "log", "start", "publish_noted"}  # of the process that has it
+    questions = {"command", "set_supervisors", "set_retention", "versions", "topic"}
+    sight = {"refusals", "links", "reachability", "view", "check_process", "forked"}
     node = {name for name in dir(Node) if not name.startswith("_")}
     client = {name for name in dir(Client) if not name.startswith("_")}
     assert node - client - {"id"} == (local | doors | questions | sight) & node

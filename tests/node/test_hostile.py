@@ -152,6 +152,27 @@ def test_a_flood_of_streams_is_reset_beyond_a_limit() -> None:
     run(story)
 
 
+def test_who_opens_streams_and_never_says_what_for_is_cut_off() -> None:
+    """All that it may have, again and again: within the limits, and a burden all the same."""
+
+    async def story() -> None:
+        config = NodeConfig(negotiation_timeout=0.2)
+        cut_off = "cut-off-negotiation-timeout"
+        async with honest_pair(config) as pair, HostilePeer() as mallory:
+            await mallory.connect(pair.alice)
+            while not mallory.closed:
+                for _ in range(200):
+                    mallory.open_in_silence()
+                await until(
+                    lambda: mallory.closed or mallory.session.streams < 50, "they are given up"
+                )
+            await refused(pair, cut_off)
+            await nothing_is_left(pair)
+            await pair.more()
+
+    run(story)
+
+
 def test_a_syn_flood_of_a_peer_that_does_not_read_ends_its_connection() -> None:
     """Refusals wait in a bounded queue, and a peer that provokes many is cut off before that."""
 

@@ -290,6 +290,10 @@ def test_a_histogram_counts_a_value_in_the_first_box_that_holds_it() -> None:
         histogram.add(value)
     assert [*histogram.boxes()] == [("0.1", 2), ("1.0", 3), ("+Inf", 4)]
     assert (histogram.count, histogram.sum) == (4, pytest.approx(5.35))
+    for values in ([], [0.2, 0.3], [0.05, 0.2, 5.0]):
+        histogram.add_all(values)
+    assert [*histogram.boxes()] == [("0.1", 3), ("1.0", 7), ("+Inf", 9)]
+    assert (histogram.count, histogram.sum) == (9, pytest.approx(11.1))
 
 
 async def fill(node: Node) -> None:

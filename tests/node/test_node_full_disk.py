@@ -13,8 +13,8 @@ from live_nodes import run, take, take_events, until
 from rumormill.core.trace import UndeliverableMessage
 from rumormill.log.errors import DiskFullError
 from rumormill.log.model import StoreConfig
-from rumormill.node.journal import DISK_FULL
 from rumormill.node.node import Node
+from rumormill.node.taken import DISK_FULL
 from trace_log import TraceLog
 
 TOPIC = "news"

@@ -4,11 +4,12 @@ import time
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from live_nodes import pair, run, take, take_events
 from rumormill import Message
 from rumormill.core.errors import LocalError
-from rumormill.core.event import Event
+from rumormill.core.event import UNASSIGNED, Event
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Verdict
 from rumormill.node.identity import create_topic_key
@@ -53,6 +54,8 @@ def test_subscriber_history_and_validator_see_the_same() -> None:
             assert second.head is None
             assert heads(await bob.history("news")) == heads([first, second])
             assert heads(judged) == heads([first, second])
+            the_logs = {"offset": UNASSIGNED, "received": 0.0, "protocol": ""}
+            assert judged == [replace(each, **the_logs) for each in (first, second)]
             (kept, bare) = bob.log.read("news", 0, 2)
             assert decode_envelope(kept.data).headers == {"region": "north"}
             assert kept.data.endswith(b'{"pieces": 2}')

@@ -26,10 +26,10 @@ from rumormill.log.errors import EventRefusedError
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import StoreConfig
 from rumormill.node.config import NodeConfig
-from rumormill.node.journal import EVENT_REFUSED
 from rumormill.node.log_reader import LogReader
 from rumormill.node.node import Node
 from rumormill.node.sync import SyncNode
+from rumormill.node.taken import EVENT_REFUSED
 
 TOPIC = "t"
 
@@ -337,3 +337,51 @@ def test_scripts_have_commands_too() -> None:
     """`SyncNode.command` is `Node.command`."""
     with SyncNode(None, protocol=PARLOUR) as node:
         assert node.command("shout") == "SHOUT"
+
+
+def test_a_burst_of_peers_is_stored_in_few_commits_and_waits_for_few_turns() -> None:
+    """While there is more to be read, what a peer has brought is put off; not for ever, and what
+    somebody waits for is not."""
+
+    async def main() -> None:
+        async with Node(None, protocol=PARLOUR) as node:
+            journal, asked = node._journal, 0
+
+            def more() -> bool:
+                nonlocal asked
+                asked += 1
+                return True
+
+            journal.more_comes = more
+            commits = node.log.counters.commits
+            for number in range(4):  # as many turns, with an event each
+                act(node, Append(event(number)))
+                await asyncio.sleep(0)
+            await until(lambda: node.log.counters.appended == 4, "all are stored")
+            assert node.log.counters.commits == commits + 1
+            assert asked == 3
+            await node.publish(TOPIC, b"own")
+            assert asked == 3
+
+    run(main)
+
+
+def test_publications_of_one_turn_are_answered_one_by_one() -> None:
+    """They keep their order, also before a batch; one that the machine refuses is its own
+    publisher's trouble, and is not remembered."""
+
+    async def main() -> None:
+        async with Node(None) as node:
+            long = bytes(2 << 20)
+            calls = [
+                asyncio.ensure_future(node.publish(TOPIC, each)) for each in (b"0", long, b"1")
+            ]
+            await asyncio.sleep(0)
+            batch = await node.publish_many(TOPIC, [b"2", b"3"])
+            first, refused, second = await asyncio.gather(*calls, return_exceptions=True)
+            assert isinstance(refused, LimitError)
+            assert [each.offset for each in (first, second, *batch)] == [0, 1, 2, 3]
+            assert [each.data for each in await node.history(TOPIC)] == [b"0", b"1", b"2", b"3"]
+            assert not node._journal._orders
+
+    run(main)

@@ -70,7 +70,9 @@ def test_20_nodes_on_loopback_that_know_one_find_everything() -> None:
             found = await nodes[17].command(FindProviders(cid(b"content")[2:]))
             assert found.peers == (nodes[3].id,)
             for node in searchers:
-                assert set(node._swarm.counts) <= {"duplicate-connection", "dial-failed"}
+                usual = {"duplicate-connection", "dial-failed"}
+                # A question that was repeated is answered twice, the second time to nobody.
+                assert set(node._swarm.counts) <= usual | {"gone-stream"}
 
     run(story)
 

@@ -4,8 +4,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from msgspec.structs import replace
+
 from live_nodes import run, until
+from rumormill.libp2p.caller import Caller
 from rumormill.libp2p.connection import Connection
+from rumormill.libp2p.transports import dial
 from rumormill.node.config import NodeConfig
 from rumormill.node.node import Node
 from rumormill.wire.multiaddr import Multiaddr
@@ -100,3 +104,31 @@ def test_nodes_that_dial_each_other_at_once_exchange_everything() -> None:
 
     for _ in range(5):
         run(scenario)
+
+
+def test_a_dial_back_under_the_peers_own_id_takes_nobodys_place() -> None:
+    """As js and rust make it when we ask them to: the connection that there is stays in use."""
+
+    async def scenario() -> None:
+        quick = replace(QUICK, retire_timeout=0.2)
+        async with Node(None, config=quick) as one, Node(None, config=QUICK) as other:
+            await one.subscribe(TOPIC)
+            await other.subscribe(TOPIC)
+            await other.connect(one.tickets[0])
+            await one.wait_until_ready(TOPIC)
+            await other.wait_until_ready(TOPIC)
+            used = one._swarm.connections[other.id]
+            one._swarm.dialling_back[other.id] = None
+            caller = Caller(other._swarm)
+            caller.key = other._swarm.key
+            call = caller.connection(one.id)
+            endpoint = Multiaddr.parse(one.tickets[0]).endpoint
+            assert endpoint is not None
+            await dial(endpoint, call)
+            await call.ready_or_failed
+            await until(lambda: call.closed_because, "the call is over")
+            assert one._swarm.connections == {other.id: used}
+            assert not one._swarm.spares
+            assert await exchanged(one, other) == [2, 2]
+
+    run(scenario)

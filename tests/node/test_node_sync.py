@@ -4,18 +4,21 @@ import asyncio
 import signal
 import subprocess
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hostile_peer import HostilePeer
 
 from live_nodes import pair, run, take, take_events, until
 from processes import environment
-from rumormill.core.errors import ConfigError, LocalError
+from rumormill.core.errors import LocalError
 from rumormill.core.event import Event
 from rumormill.core.inputs import Verdict
 from rumormill.node.node import Node
 from rumormill.sync.config import SyncConfig
+from rumormill.sync.messages import SYNC_PROTOCOL
 
 QUICK = SyncConfig(interval=0.5, settle=0.0)
 SYNCED = ["gossipsub", "floodsub", "radius"]
@@ -206,12 +209,51 @@ def test_what_cannot_be_asked_for() -> None:
     async def story() -> None:
         async with Node(None) as node:
             for wrong, word in (
-                ({"history": "everything"}, "missed, all, none"),
+                ({"history": "everything"}, "'missed', 'all', 'none'"),
                 ({"history": "all", "since": 5.0}, "give one"),
                 ({"since": -1.0}, "seconds since 1970"),
             ):
                 given: dict[str, Any] = wrong
-                with pytest.raises(ConfigError, match=word):
+                with pytest.raises(LocalError, match=word):
                     await node.subscribe("news", **given)
+
+    run(story)
+
+
+class HalfSpoken(HostilePeer):
+    """Says half of every answer, and then nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.protocols = (*self.protocols, SYNC_PROTOCOL)
+        self.asked = 0
+
+    def _on_data(self, stream_id: int, data: bytes) -> None:
+        super()._on_data(stream_id, data)
+        if self._negotiations[stream_id].protocol == SYNC_PROTOCOL:
+            self.asked += 1
+            self._answer(stream_id, b"\x64" + bytes(50))
+
+
+def test_who_says_half_an_answer_and_no_more_keeps_nobody_from_the_others() -> None:
+    """Each costs the time of one answer; then the next partner is asked."""
+
+    async def story() -> None:
+        impatient = SyncConfig(interval=0.2, settle=0.0, timeout=0.2)
+        async with AsyncExitStack() as stack:
+            alice = await stack.enter_async_context(Node(None, sync=impatient))
+            bob = await stack.enter_async_context(Node(None))
+            for number in range(100):
+                await bob.publish("news", b"%d" % number)
+            events = await alice.subscribe("news", history="all")
+            silent = [await stack.enter_async_context(HalfSpoken()) for _ in range(4)]
+            for mallory in silent:
+                await mallory.connect(alice)
+                mallory.hello("news")
+            await until(lambda: all(each.asked for each in silent), "all of them were asked")
+            await bob.subscribe("news")
+            await meet(bob, alice)
+            assert len(await take(events, 100)) == 100
+            assert not any(each.closed for each in silent), "it may just be slow"
 
     run(story)

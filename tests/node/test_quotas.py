@@ -25,15 +25,35 @@ DATA = 32 * KIB
 
 def test_an_account_is_used_up_and_comes_back() -> None:
     quota = StorageQuota(at_once=1000, per_second=100)
-    assert not quota.charge(b"a", 744, now=0.0), "an event costs 256 bytes beside its data"
+    assert not quota.charge(b"a", "x", 444, now=0.0), "an event costs 256 bytes beside its data"
+    assert not quota.charge(b"a", "y", 44, now=0.0)
     assert quota.pause(b"a", now=0.0) == 0.0
-    assert not quota.charge(b"a", 44, now=0.0)
+    assert not quota.charge(b"a", "z", 44, now=0.0)
     assert quota.pause(b"a", now=0.0) == 3.0
     assert quota.pause(b"b", now=0.0) == 0.0, "each peer has its own"
     assert quota.pause(b"a", now=3.0) == 0.0
-    assert not quota.charge(b"a", 944, now=1e6), "never more than at once"
+    assert not quota.charge(b"a", "x", 444, now=1e6)
+    assert not quota.charge(b"a", "y", 244, now=1e6), "never more than at once"
     assert quota.pause(b"a", now=1e6) == 2.0
-    assert quota.charge(b"a", 1000, now=1e6), "who goes on has not waited"
+    assert quota.charge(b"a", "y", 1000, now=1e6), "who goes on has not waited"
+
+
+def test_one_topic_does_not_take_all_of_a_peers_account() -> None:
+    """Three quarters of it, at once and per second."""
+    quota = StorageQuota(at_once=1000, per_second=100)
+    assert not quota.charge(b"a", "x", 644, now=0.0)
+    assert quota.pause(b"a", now=0.0) == 2.0, "150 bytes over 750, 75 a second"
+    other = StorageQuota(at_once=1000, per_second=100)
+    assert not other.charge(b"a", "x", 388, now=0.0)
+    assert not other.charge(b"a", "y", 100, now=0.0)
+    assert other.pause(b"a", now=0.0) == 0.0, "the same bytes in two topics are within it"
+
+
+def test_accounts_of_many_peers_and_topics_are_bounded() -> None:
+    quota = StorageQuota(at_once=1, per_second=1)
+    for number in range(5000):
+        quota.charge(b"%d" % number, "x", 0, now=0.0)
+    assert len(quota._accounts) == len(quota._until) == 4096
 
 
 async def pushing(mallory: HostilePeer, pair: HonestPair) -> int:

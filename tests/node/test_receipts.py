@@ -55,7 +55,12 @@ def test_a_paused_reader_is_not_counted_as_reached(protocol: str) -> None:
             drops = traced.of(trace.DropRPC)
             lost = {message.message_id for drop in drops for message in drop.meta.messages}
             assert lost.isdisjoint(receipt.id for receipt in sent)
-            assert lost.issuperset(r.id for r in receipts if not r.peers or r.dropped)
+            assert lost.issuperset(r.id for r in receipts if r.dropped)
+            # Where publishing took so long that the reader was given up before its end, the rest
+            # was for nobody.
+            counted = [receipt.id in lost for receipt in receipts if not receipt.peers]
+            assert counted[0]
+            assert counted == sorted(counted, reverse=True)
 
     run(main)
 

@@ -13,7 +13,9 @@ import pytest
 from hostile_peer import HostilePeer
 
 from live_nodes import run, take, until
+from rumormill.core.effects import Effects, Mail
 from rumormill.core.errors import ConfigError, LocalError
+from rumormill.core.inputs import Input, TimerFired
 from rumormill.log.model import Retention
 from rumormill.node.identity import NodeIdentity
 from rumormill.node.node import Node
@@ -30,7 +32,7 @@ from rumormill.protocols.skipring.messages import (
     decode_letter,
     encode_letter,
 )
-from rumormill.protocols.skipring.peer import LookAt, SkipRing
+from rumormill.protocols.skipring.peer import TIMEOUT, LookAt, SkipRing
 from rumormill.protocols.skipring.spec import SKIPRING
 from rumormill.protocols.skipring.supervisor import Supervisors
 from rumormill.wire.frames import frame
@@ -140,6 +142,55 @@ def test_a_ring_that_passes_a_token_between_live_nodes() -> None:
             await until(labelled, "all labels are those of five")
 
     run(story)
+
+
+def test_a_hierarchy_of_topics_between_live_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`hierarchy = "/"`: topics of one branch take turns at their supervisor, and everybody who
+    subscribes to any of them gets everything, also who comes late."""
+    levels = {**QUICK, "hierarchy": "/", "patience": 1000}
+    topics = ("news/a", "news/b", "news/c", "chat")
+    turns: list[list[str]] = []
+    handle = SkipRing.handle
+
+    def noted(machine: SkipRing, event: Input, now: float, effects: Effects) -> None:
+        handle(machine, event, now, effects)
+        if machine.supervised and isinstance(event, TimerFired) and event.timer == TIMEOUT:
+            letters = [each.message for each in effects if isinstance(each, Mail)]
+            turns.append([each.topic for each in letters if isinstance(each, messages.SetData)])
+
+    monkeypatch.setattr(SkipRing, "handle", noted)
+
+    async def story() -> None:
+        at = "/ip4/127.0.0.1/tcp/0"
+        wish: Any = {"protocol": "skipring", "parameters": levels}
+        async with (
+            Node(None, listen=at, supervises=True, **wish) as above,
+            contextlib.AsyncExitStack() as stack,
+        ):
+            nodes = [Node(None, supervisors=above.tickets[:1], **wish) for _ in range(4)]
+            heard = {}
+            for node in nodes[:3]:
+                await stack.enter_async_context(node)
+                for topic in topics:
+                    heard[node, topic] = await node.subscribe(topic)
+            for topic in topics:
+                for node in nodes[:3]:
+                    await node.wait_until_ready(topic, timeout=60)
+                await nodes[0].publish(topic, topic.encode())
+            late = await stack.enter_async_context(nodes[3])
+            for topic in topics:
+                heard[late, topic] = await late.subscribe(topic)
+            for (_, topic), events in heard.items():
+                assert await take(events, 1) == [topic.encode()]
+            del turns[:]
+            await until(lambda: len(turns) >= 12, "twelve intervals")
+
+    run(story)
+    for turn in turns:
+        assert len({topic for topic in turn if topic.startswith("news/")}) == 1
+        assert "chat" in turn
+    served = [topic for turn in turns for topic in turn]
+    assert set(served) == set(topics)
 
 
 def test_what_retention_deleted_is_not_brought_back(

@@ -11,7 +11,21 @@ from pathlib import Path
 import pytest
 
 from processes import Program, environment
-from rumormill import LocalError, Node, SyncNode, Verdict
+from rumormill import (
+    Client,
+    ClientSubscription,
+    LocalError,
+    Node,
+    Subscription,
+    SyncClient,
+    SyncNode,
+    SyncSubscription,
+    SyncTopic,
+    Topic,
+    Verdict,
+    connect_sync,
+)
+from rumormill.log.model import Retention
 from rumormill.node.subscribing import SubscribeOptions
 
 
@@ -219,10 +233,38 @@ def test_requests_without_asyncio() -> None:
         assert [reply.data for reply in many.result()] == [b"B", b"B"]
 
 
-def test_it_has_every_call_of_a_node() -> None:
-    """But handles of topics, whose calls are coroutines, and what is the node's own business."""
-    public = [{name for name in dir(each) if name[0] != "_"} for each in (Node, SyncNode)]
-    assert public[0] - public[1] == {"topic", "check_process", "forked"}
+def public(thing: object) -> set[str]:
+    return {name for name in dir(thing) if name[0] != "_"}
+
+
+def taken(method: object) -> dict[str, inspect.Parameter]:
+    """What a call takes, by name, but whom it is called on."""
+    found = inspect.signature(inspect.unwrap(method))  # type: ignore[arg-type]
+    return {name: each for name, each in [*found.parameters.items()][1:] if name != "options"}
+
+
+ITS_OWN_BUSINESS = {"check_process", "forked"}
+"""What is public in `Node` for the package's sake."""
+
+
+def test_they_have_every_call_of_a_node_and_of_a_client() -> None:
+    """With the same arguments; what a client has of a node, tests/node/test_client.py says."""
+    assert public(Node) - public(SyncNode) == ITS_OWN_BUSINESS
+    assert public(Topic) == public(SyncTopic)
+    assert public(Client) - public(SyncClient) == set()
+    assert public(SyncClient) - public(SyncNode) == {"home", "protocol"}
+    for outer, inner in ((SyncNode, Node), (SyncClient, Client)):
+        for name in public(outer) & public(inner) - {"subscribe"}:
+            theirs, ours = getattr(inner, name), getattr(outer, name)
+            if inspect.isfunction(ours):
+                assert taken(ours) == taken(theirs), (outer, name)
+    for_users = {"topic", "name", "dropped", "pending", "lag", "ack", "nack", "batch", "close"}
+    for each in (Subscription, ClientSubscription, SyncSubscription):
+        assert for_users - public(each) <= {"topic", "name", "dropped"}, "but what is set later"
+
+
+def test_all_its_calls_work() -> None:
+    """A sample of each kind."""
     with SyncNode(None) as node:
         node.publish("news", b"x")
         assert [line.name for line in node.topics()] == ["news"]
@@ -232,3 +274,50 @@ def test_it_has_every_call_of_a_node() -> None:
         assert node.network_ticket().endswith(str(node.id))
         assert (node.refusals, node.links, node.callback_failures) == ({}, [], 0)
         assert node.sync("news", timeout=20).answered == 0
+        news = node.topic("news")
+        assert (news.publish(b"y").offset, news.subscribers, repr(news)) == (
+            1,
+            0,
+            "SyncTopic('news')",
+        )
+        assert [event.data for event in news.history(since_offset=1)] == [b"y"]
+        with news.subscribe(since_offset=0) as events:
+            assert [event.data for event in events.batch(2)] == [b"x", b"y"]
+            assert events.batch(timeout=0.05) == []
+            assert not events.closed
+        assert events.closed
+        assert node.health().ready
+        node.set_retention(Retention(max_events=1))
+        assert [line.deleted for line in node.retention(apply=True)] == [1]
+        with pytest.raises(LocalError, match="a pattern of names"):
+            node.topic("*")
+
+
+def test_a_client_without_asyncio(tmp_path: Path) -> None:
+    """It uses the node of another program, reads it as a `SyncNode` is read, and leaves it be."""
+    with SyncNode(tmp_path / "home") as node, node.serve(control=True):
+        with connect_sync(tmp_path / "home") as client:
+            assert (client.id, client.tickets, client.peers) == (node.id, node.tickets, [])
+            assert (client.protocol, client.home) == ("gossipsub", tmp_path / "home")
+            with client.subscribe("work", name="w", auto_ack=False, ack_within=0.05) as events:
+                assert client.publish("work", b"a", key="k").offset == 0
+                first = events.next(timeout=20)
+                again = events.next(timeout=20)
+                assert first is not None
+                assert again is not None
+                assert (first.key, again.offset, again.via) == (b"k", 0, "again")
+                events.ack(again)
+                assert (events.pending, events.lag) == (0, 0)
+                assert [each.late >= 1 for each in client.groups()] == [True]
+            assert client.subscribers("work") == 0
+            assert client.metrics()["topic_msg_published"] == {"work": 1.0}
+            assert client.health() == node.health()
+            assert client.backup(tmp_path / "copy").events == 1
+            for call in (client.publish, client.history, client.subscribers):
+                with pytest.raises(LocalError, match="a pattern of names"):
+                    call("*", *([b"x"] if call == client.publish else []))  # type: ignore[operator]
+        with pytest.raises(LocalError, match="not running"):
+            client.groups()
+        assert node.publish("work", b"b").offset == 1
+    with pytest.raises(LocalError, match="no daemon runs"):
+        connect_sync(tmp_path / "home")

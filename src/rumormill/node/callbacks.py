@@ -151,7 +151,8 @@ class Validators:
     def _checked(self, validator: TopicValidator, answer: object) -> Verdict:
         if isinstance(answer, Verdict) and answer is not Verdict.DEFER:
             return answer
-        return self._failed(validator, TypeError(f"a validator returned {answer!r}, no verdict"))
+        told = f"a validator returned {answer!r}: give back Verdict.ACCEPT, REJECT or IGNORE"
+        return self._failed(validator, TypeError(told))
 
     def _failed(self, validator: TopicValidator, error: Exception) -> Verdict:
         self._callbacks.failed(validator, error, "the event is rejected")

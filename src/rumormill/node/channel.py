@@ -186,6 +186,11 @@ class Channel(StreamHandler):
             or self.queued_messages > config.queue_messages // 2
         )
 
+    @property
+    def sent_large(self) -> bool:
+        """Whether something was sent that the peer may not take."""
+        return bool(self._large)
+
     def harps(self, event: MessageId) -> bool:
         """Whether the peer brings an event in vain that it has brought so often enough."""
         counts = self._in_vain
@@ -214,7 +219,7 @@ class Channel(StreamHandler):
         The peer's streams on other connections are read on behalf of this channel. Messages that
         the old one had not sent go out here, the one that it was in the middle of from its
         beginning: a repetition does no harm, a gap does. What it said about itself (subscriptions,
-        mesh) is said anew.
+        mesh) is said anew. Unless this one is open already, the peer is gone for a while.
         """
         old.stop()
         old.replaced = True
@@ -231,7 +236,7 @@ class Channel(StreamHandler):
         was_open, old.protocol = old.open, ""
         old._incoming = {}
         old._clear_queue()
-        if was_open:
+        if was_open and not self.open:
             self.driver.on_channel_replaced(old)
 
     def _start_later(self) -> None:

@@ -12,7 +12,6 @@ knows at once (`peers`, `topics`, `groups`, ...) has to be asked for here, and i
 
 import asyncio
 import contextlib
-import fcntl
 from collections import deque
 from collections.abc import AsyncIterator, Generator, Iterable, Mapping
 from pathlib import Path
@@ -24,12 +23,14 @@ from rumormill.core.api import (
     Completeness,
     FetchedHistory,
     GroupView,
+    Health,
     Message,
     PeerClock,
     PeerView,
     Reach,
     Receipt,
     TopicTree,
+    TopicVersion,
 )
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event, Head
@@ -37,18 +38,31 @@ from rumormill.core.ids import MessageId
 from rumormill.core.ids import Topic as TopicName
 from rumormill.core.where import Filter
 from rumormill.daemon import control_messages as messages
-from rumormill.daemon.control_client import ControlClient, NoDaemonError
+from rumormill.daemon.control_client import (
+    ControlClient,
+    NoDaemonError,
+    held_without_control,
+)
 from rumormill.daemon.control_consumers import Consumer
 from rumormill.daemon.control_messages import TopicLine
+from rumormill.log.backup import backup
 from rumormill.log.keeping import RetentionLine, rules_of
-from rumormill.log.model import Retention, StoreConfig, check_topic
+from rumormill.log.model import Report, Retention, StoreConfig, check_topic
+from rumormill.node.arguments import check_calls, checked
 from rumormill.node.client_subscription import ClientSubscription
-from rumormill.node.config import chosen_protocol
+from rumormill.node.config import CHECKED_BELOW, chosen_protocol, parsed_ticket
 from rumormill.node.payloads import as_bytes, payloads
 from rumormill.node.requesting import Requesting, reply_topic
 from rumormill.node.subscribing import SubscribeOptions
 from rumormill.node.subscription import Overflow
-from rumormill.node.topics import Who, linked_order, topic_options
+from rumormill.node.topics import (
+    Who,
+    check_limit,
+    check_name,
+    linked_order,
+    topic_options,
+    version_of,
+)
 from rumormill.wire.keys import PeerId
 
 _MOST_IDLE: Final = 4
@@ -61,20 +75,19 @@ class Connecting:
 
     def __init__(self, home: Path) -> None:
         self._home = home
-        self._client: Client | None = None
 
     def __await__(self) -> Generator[Any, None, "Client"]:
         return self.__aenter__().__await__()
 
     async def __aenter__(self) -> "Client":
-        self._client = await _connected(self._home)
-        return self._client
+        self.client = await _connected(self._home)
+        return self.client
 
     async def __aexit__(self, *_: object) -> None:
-        if self._client is not None:
-            await self._client.close()
+        await self.client.close()
 
 
+@checked
 def connect(home: str | Path | None = None) -> Connecting:
     """Use the node that runs in a home: `rumormill node`, or a program whose node serves control
     (`Node.serve`). Without a home, that of the command line: `RUMORMILL_HOME`, or `~/.rumormill`.
@@ -88,30 +101,13 @@ async def _connected(home: Path) -> "Client":
     try:
         first = await ControlClient.connect(messages.socket_path(home))
     except NoDaemonError as error:
-        holder = await asyncio.to_thread(_holder, home)
-        if holder is None:
-            raise NoDaemonError(
-                f"{error}; start `rumormill node --home {home}`, or make a `Node({str(home)!r})`",
-                error.code,
-            ) from None
-        raise NoDaemonError(
-            f"process {holder} has {home} open and serves no control socket; there, call"
-            " `node.serve(control=True)`",
-            error.code,
-        ) from None
+        held = await asyncio.to_thread(held_without_control, home)
+        start = f"start `rumormill node --home {home}`, or make a `Node({str(home)!r})`"
+        raise NoDaemonError(held or f"{error}; {start}", error.code) from None
     return Client(home, first, await first.welcome())
 
 
-def _holder(home: Path) -> str | None:
-    """The number of the process that has the store of a home open for writing."""
-    with contextlib.suppress(OSError), (home / "lock").open("rb") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return lock.read(32).decode(errors="replace").strip() or "unknown"
-    return None
-
-
+@check_calls(*CHECKED_BELOW)
 class Client(Requesting):
     """A node that runs elsewhere. Make it with `connect`; its calls are those of `Node`."""
 
@@ -188,6 +184,7 @@ class Client(Requesting):
 
     async def connect(self, ticket: str) -> PeerId:
         """Connect to the node of a ticket; return its peer id (`Node.connect`)."""
+        parsed_ticket(ticket)
         async with self._line() as line:
             return await line.join(ticket)
 
@@ -208,6 +205,21 @@ class Client(Requesting):
         """The topics of the log and of the network, by name."""
         async with self._line() as line:
             return (await line.topics()).topics
+
+    async def subscribers(self, topic: TopicName) -> int:
+        """How many peers that are connected to the node subscribe to a topic."""
+        check_name(topic, _LIMITS)
+        return next((line.peers for line in await self.topics() if line.name == topic), 0)
+
+    async def metrics(self) -> dict[str, dict[str, float]]:
+        """Everything that the node counts (`Node.metrics`)."""
+        async with self._line() as line:
+            return (await line.measure()).metrics
+
+    async def health(self) -> Health:
+        """Whether the node lives, and whether it can take events now."""
+        async with self._line() as line:
+            return (await line.measure()).health
 
     async def groups(self) -> list[GroupView]:
         """All named subscriptions, open or not."""
@@ -251,6 +263,10 @@ class Client(Requesting):
         async with self._line() as line:
             return await line.compact(old=old)
 
+    async def backup(self, to: str | Path) -> Report:
+        """Copy the node's home, at one moment, to a new directory, verified (`Node.backup`)."""
+        return await asyncio.to_thread(backup, self.home, to)
+
     async def peer_clocks(self) -> list[PeerClock]:
         """What time connected nodes have (`Node.peer_clocks`)."""
         async with self._line() as line:
@@ -280,6 +296,10 @@ class Client(Requesting):
         """Find all sub-topics of a created topic, theirs, and so on."""
         async with self._line() as line:
             return await line.show_tree(topic)
+
+    def version_of(self, event: Event) -> TopicVersion:
+        """Read the version of a topic that an event announces (`Node.version_of`)."""
+        return version_of(self._spec, event)
 
     async def unsubscribe(
         self, topic: TopicName, *, unsubscribe_from_meta: bool | None = None
@@ -325,7 +345,7 @@ class Client(Requesting):
         copies: int,
         seconds: float,
     ) -> list[Receipt]:
-        check_topic(topic, _LIMITS)
+        check_name(topic, _LIMITS)
         given = [*items] if isinstance(items, list | tuple) else items
         payloads(given)  # refuses here what the node would refuse
         waiting = deque(_said(each) for each in given)
@@ -356,8 +376,9 @@ class Client(Requesting):
         order: Literal["offset", "links"] = "offset",
     ) -> list[Event]:
         """Read events of a topic from the node's log, each one verified (`Node.history`)."""
-        check_topic(topic, _LIMITS)
+        check_name(topic, _LIMITS)
         chosen = None if where is None else Filter(where)
+        check_limit(limit)
         linked = linked_order(self._spec, order)
         found: list[Event] = []
         most = limit if linked is None else None
@@ -451,4 +472,5 @@ def _request(topic: TopicName, options: SubscribeOptions) -> messages.Subscribe:
         options.get("buffer", 1024),
         Overflow(options.get("overflow", Overflow.CATCH_UP)).value,
         options.get("name") or "",
+        options.get("ack_within"),
     )

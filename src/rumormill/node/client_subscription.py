@@ -14,6 +14,8 @@ from rumormill.core.event import Event
 from rumormill.core.ids import Topic as TopicName
 from rumormill.daemon import control_messages as messages
 from rumormill.daemon.control_consumers import Consumer
+from rumormill.node.arguments import checked
+from rumormill.node.groups import MOST_PENDING
 from rumormill.node.subscription import NAMELESS
 
 _AHEAD: Final = 64
@@ -55,6 +57,7 @@ class ClientSubscription:
             return event
         raise StopAsyncIteration
 
+    @checked
     async def batch(self, limit: int = _AHEAD) -> list[Event]:
         """Wait for an event; return it with those that follow at once, at most `limit`.
 
@@ -68,6 +71,8 @@ class ClientSubscription:
         events = [self._ready.popleft() for _ in range(min(max(1, limit), len(self._ready)))]
         if self.name:
             self._unacknowledged.update(dict.fromkeys([event.offset for event in events]))
+            while len(self._unacknowledged) > MOST_PENDING:  # others have had the oldest by now
+                del self._unacknowledged[next(iter(self._unacknowledged))]
         return events
 
     async def _acknowledge(self) -> None:
@@ -126,10 +131,12 @@ class ClientSubscription:
         self._consumer()
         return self._stands[1]
 
+    @checked
     async def ack(self, *events: Event | int) -> None:
         """Acknowledge events, or all that this consumer was given; return when that is safe."""
         await self._settle(events, back=False)
 
+    @checked
     async def nack(self, *events: Event | int) -> None:
         """Give events back, or all that were not acknowledged: the next who asks gets them."""
         await self._settle(events, back=True)

@@ -18,6 +18,7 @@ import msgspec
 from rumormill.core.api import Message
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event
+from rumormill.node.arguments import checked
 from rumormill.wire.keys import PeerId
 
 _PREFIX: Final = "ce_"
@@ -27,6 +28,7 @@ _JSON: Final = re.compile(r"[^;]*[/+]json\s*(;.*)?", re.IGNORECASE)
 _OWN: Final = ("datacontenttype", "partitionkey", "data", "data_base64")
 
 
+@checked
 def to_cloudevent(event: Event) -> dict[str, Any]:
     """An event that was handed out, as a CloudEvent ready for JSON."""
     headers = event.headers
@@ -66,6 +68,7 @@ def _data(event: Event) -> dict[str, Any]:
     return {"data_base64": base64.b64encode(event.data).decode()}
 
 
+@checked
 def from_cloudevent(given: Mapping[str, Any]) -> Message:
     """What to publish for a CloudEvent; its JSON stays the same value, not the same bytes."""
     for name in _REQUIRED:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -15,6 +15,8 @@ from rumormill.wire.tickets import read_ticket
 
 _KindT = TypeVar("_KindT", bound=msgspec.Struct)
 
+AUTO: Final = "auto"
+"""In place of a relay's ticket: any peer that offers to be one."""
 _LISTENING: Final = "/ip4/127.0.0.1/tcp/4001"
 
 
@@ -95,10 +97,18 @@ class NodeConfig(ConnectionConfig, frozen=True, kw_only=True):
     that is written to a file. Short intervals cost a wake-up each."""
 
 
+CHECKED_BELOW: Final = (
+    *("data", "key", "items", "ticket", "listen", "announce", "where", "validator"),
+    *("config", "store", "sync", "members", "durability", "retain", "rules", "overflow", "linking"),
+)
+"""Arguments of a node's calls about which there is more to say than their kind."""
+
+
 def chosen_store(
-    store: StoreConfig, durability: Durability | str | None, home: Path | None
+    given: StoreConfig | None, durability: Durability | str | None, home: Path | None
 ) -> StoreConfig:
     """The log's settings with the durability that was named; in memory where there is no home."""
+    store = chosen_settings("store", given, StoreConfig)
     if durability is None:
         durability = store.durability if home is not None else Durability.MEMORY
     try:
@@ -134,18 +144,44 @@ def chosen_settings(what: str, given: object, kind: type[_KindT]) -> _KindT:
     return given
 
 
+def chosen_reach(given: Sequence[str], *, be_relay: bool, map_port: bool) -> dict[str, Any]:
+    """How a node is reached: the relays that are named, whether others are to be found, ..."""
+    if isinstance(given, str):
+        raise LocalError(f"relays: a list of tickets, or of {AUTO!r}, not the text {given!r}")
+    named = [each for each in given if each != AUTO]
+    addresses = [address for ticket in named for address in parsed_ticket(ticket)]
+    if any(address.endpoint is None or address.endpoint.relay for address in addresses):
+        raise LocalError("relays: the ticket of a relay has TCP addresses of its own")
+    return {
+        "relays": addresses,
+        "auto": AUTO in given,
+        "be_relay": be_relay,
+        "map_port": map_port,
+    }
+
+
 def listened(listen: str | Sequence[str]) -> list[str]:
     """The addresses to listen at, at least one."""
-    found = [listen] if isinstance(listen, str) else list(listen or ())
+    several = listen if isinstance(listen, list | tuple) else ()
+    found = [listen] if isinstance(listen, str) else [*several]
     if not found:
         raise LocalError(f"listen: name at least one TCP address, such as {_LISTENING}")
     return found
+
+
+def announced(addresses: Sequence[str]) -> list[Multiaddr]:
+    """The addresses that others are told."""
+    if not isinstance(addresses, list | tuple):
+        raise LocalError(f"announce: give a list of TCP addresses, not {addresses!r}")
+    return [tcp_address(each) for each in addresses]
 
 
 def listen_endpoint(address: str) -> Endpoint:
     """Where a TCP multiaddr says to listen."""
     endpoint = tcp_address(address).endpoint
     assert endpoint is not None
+    if endpoint.relay:
+        raise LocalError(f"{address!r} is at a relay, and not here; --relay asks it for a place")
     return endpoint
 
 

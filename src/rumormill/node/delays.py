@@ -1,7 +1,7 @@
 """How long events of peers take: on their way here, and here until they are handed out."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from rumormill.core.event import Event
 from rumormill.core.histogram import Histogram
@@ -16,10 +16,11 @@ class Delays:
         self.delivery = Histogram()
         """From there until it was safe in the log, and handed out."""
 
-    def add(self, events: Iterable[Event]) -> None:
+    def add(self, events: Sequence[Event]) -> None:
         """Count events that are handed out now."""
         now = time.time()
-        for event in events:
-            self.delivery.add(max(0.0, now - event.received))
-            if event.created is not None:
-                self.travel.add(max(0.0, event.received - event.created))
+        took = [now - event.received for event in events]
+        self.delivery.add_all(took if min(took, default=0.0) >= 0 else [max(0.0, t) for t in took])
+        self.travel.add_all(
+            [max(0.0, e.received - e.created) for e in events if e.created is not None]
+        )

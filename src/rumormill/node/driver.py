@@ -10,7 +10,6 @@ from itertools import count
 from typing import Any
 
 from rumormill.core import effects, inputs, trace
-from rumormill.core.api import PeerView
 from rumormill.core.config import Config
 from rumormill.core.errors import LimitError, LocalError
 from rumormill.core.event import Event
@@ -30,16 +29,16 @@ from rumormill.node.config import NodeConfig
 from rumormill.node.intake import Intake
 from rumormill.node.journal import CLOSED, Journal
 from rumormill.node.log_reader import latest_moment, moment_note
+from rumormill.node.moving import Moving
 from rumormill.node.pending_sends import Dialler, PendingSends
 from rumormill.node.queries import Queries
-from rumormill.node.readers import Readers
+from rumormill.node.readers import Readers, unsent
 from rumormill.node.timers import Timers
 from rumormill.protocols.registry import Hooks, ProtocolSpec, QuerySpec
 from rumormill.sync import peer as sync_peer
 from rumormill.sync.messages import SYNC_QUERIES, SyncMessage
 from rumormill.trace.entries import Recorder
 from rumormill.wire.frames import frame
-from rumormill.wire.keys import PeerId as ReadablePeerId
 
 _MOST_AT_ONCE = 10
 _REJECTED = 5.0
@@ -81,6 +80,7 @@ class Driver:
         self.limits = hooks.limits
         self.journal = journal
         self.channels: dict[PeerId, Channel] = {}
+        self._moving = Moving(self.channels)
         self.on_validate: Callable[[Event, PeerId], None] = lambda *_: None
         self.on_change: Callable[[], None] = lambda: None
         """Called when peers come, go, or have room again."""
@@ -99,11 +99,8 @@ class Driver:
         self._input: inputs.Input | None = None
         """Whose effects are being carried out."""
         self._encode, self._tolerated = spec.encode, spec.tolerated
-        self._swarm = swarm
-        self._recorder = recorder
-        self._record = recorder.record
-        self.id = swarm.id
-        self.count = swarm.count
+        self._swarm, self._recorder, self._record = swarm, recorder, recorder.record
+        self.id, self.count = swarm.id, swarm.count
         self._effects: effects.Effects = []
         self._moment = 0.0
         """When the input came whose effects are being carried out."""
@@ -113,8 +110,9 @@ class Driver:
         self._timers = Timers(self.clock.steadily, lambda timer: self.feed(TimerFired(timer)))
         self._flush_timer: asyncio.TimerHandle | None = None
         self._stopped = False
-        journal.feed = self.feed
+        journal.feed, journal.publications.feed = self.feed, self.publish
         journal.congested = lambda: self.queued_bytes > 0 and self._readers.hold_up()
+        journal.receipts.has_queued = self._has_queued
         swarm.has_queued = lambda: any(each.queued_messages for each in self.channels.values())
         swarm.on_peer = self._on_peer
         swarm.on_peer_gone = self._on_peer_gone
@@ -184,18 +182,44 @@ class Driver:
     def feed(self, event: inputs.Input) -> None:
         """Give the machine an input and carry out what it asks for."""
         concerned = self.machine if type(event) in _CONCERNS else self.protocol
-        self._feed(event, self.clock.now(), concerned.handle)
+        self._feed(event, self._loop.time(), concerned.handle)
         self._recorder.maybe_flush()
+
+    def publish(
+        self,
+        wishes: Iterable[inputs.Publish],
+        refuse: Callable[[inputs.Publish, Exception], None],
+    ) -> None:
+        """Give the machine publications of one moment, one after the other."""
+        if self._stopped:
+            return
+        now, handle = self._set_moment(self._loop.time()), self.protocol.handle
+        outer, self._input = self._input, None
+        wanted, self._effects = self._effects, []
+        for wish in wishes:
+            try:
+                handle(wish, now, wanted)
+                self._carry_out(wanted, now)
+            except Exception as error:  # noqa: BLE001 - whoever publishes gets the error
+                refuse(wish, error)
+            wanted.clear()
+        self._effects, self._input = wanted, outer
+        self._recorder.maybe_flush()
+
+    def _set_moment(self, at: float) -> float:
+        """An input comes at this moment of the loop's clock; return what the machine has it for."""
+        self._moment = now = at * self.clock.pace + self.clock.offset
+        return now
 
     def _feed(
         self,
         event: inputs.Input,
-        now: float,
+        at: float,
         handle: Callable[[inputs.Input, float, effects.Effects], None],
     ) -> None:
         if self._stopped:
             return
-        self._moment = now
+        now = self._set_moment(at)
         outer, self._input = self._input, event
         wanted, self._effects = self._effects, []
         handle(event, now, wanted)
@@ -229,7 +253,7 @@ class Driver:
         for message in messages:
             now = at * clock.pace + clock.offset
             record((now, own, RecvRPC(peer, message.meta)))
-            self._feed(Received(peer, message), now, handle)
+            self._feed(Received(peer, message), at, handle)
             done += 1
             at = time()
             if turn is not None and at > turn.ends:
@@ -250,12 +274,7 @@ class Driver:
     # Peers.
 
     def _on_peer(self, connection: Connection) -> None:
-        peer = connection.remote_peer
-        old = self.channels.get(peer)
-        channel = self.channels[peer] = Channel(self, connection)
-        if old is not None:
-            channel.succeed(old)
-        channel.start()
+        self._moving.enter(Channel(self, connection))
 
     def _serve(self, connection: Connection, stream: Stream) -> StreamHandler | None:
         """Read a stream that a peer opened, on whichever of its connections."""
@@ -271,32 +290,22 @@ class Driver:
         self._readers.make_room()
 
     def _unsent(self) -> dict[Connection, int]:
-        """What waits for each peer: in the queue of its channel, as answers, in its connections."""
-        swarm = self._swarm
-        found = {each: each.unsent for each in swarm.spares.values()}
-        for peer, connection in swarm.connections.items():
-            found[connection] = connection.unsent
-            if (channel := self.channels.get(peer)) is not None:
-                found[connection] += channel.queued_bytes
-            found[connection] += self.sync_queries.unsent.get(peer, 0)
-            if self.queries is not None:
-                found[connection] += self.queries.unsent.get(peer, 0)
-        return found
+        queries = self.sync_queries, self.queries
+        return unsent(self._swarm, self.channels, [each.unsent for each in queries if each])
 
     def on_channel_open(self, channel: Channel) -> None:
         """Our stream to a peer is open: it is a peer of the protocol now."""
         peer, way = channel.peer, channel.connection
+        self._moving.settle(peer)
         self._connecting.pop(peer, None)
-        self.feed(
-            inputs.PeerConnected(
-                peer, channel.protocol, way.outbound, way.remote_address, way.transient
-            )
-        )
+        known = (way.outbound, way.remote_address, way.transient, way.limited)
+        self.feed(inputs.PeerConnected(peer, channel.protocol, *known))
         self.pending_sends.send(channel)
         self.on_change()
 
     def on_channel_lost(self, channel: Channel, reason: str, *, was_open: bool) -> None:
         """Our stream to a peer is gone: it is no peer of the protocol until there is another."""
+        self._moving.settle(channel.peer)
         self.pending_sends.fail(channel.peer, reason)
         if was_open:
             self.feed(inputs.PeerDisconnected(channel.peer, channel.connection.vanished))
@@ -316,24 +325,10 @@ class Driver:
             self.feed(inputs.ConnectFailed(peer, reason))
 
     def _on_peer_gone(self, peer: PeerId, reason: str) -> None:
-        channel = self.channels.pop(peer, None)
+        self._moving.leave(peer)
         self.limits.pop(peer, None)
-        if channel is not None:
-            channel.stop()
         self.pending_sends.fail(peer, reason)
         self._on_unreached(peer, reason)
-
-    def view_peers(self) -> list[PeerView]:
-        """Every connected peer, with what its channel and the machine have of it, if anything."""
-        scores, views = self.machine.view().scores, []
-        for peer, connection in self._swarm.connections.items():
-            channel = self.channels.get(peer)
-            view = PeerView(ReadablePeerId(peer), connection.remote_address, connection.outbound)
-            if channel is not None:
-                held = (channel.protocol, channel.queued_messages, channel.queued_bytes)
-                view = PeerView(view.id, view.address, view.outbound, *held, scores.get(peer))
-            views.append(view)
-        return views
 
     # Effects.
 
@@ -364,11 +359,11 @@ class Driver:
         }
 
     def _carry_out(self, wanted: effects.Effects, now: float) -> None:
-        record, actions = self._record, self._actions
+        record, actions, own = self._record, self._actions, self.id
         for effect in wanted:
             action = actions.get(type(effect))
             if action is None:
-                record((now, self.id, effect))  # type: ignore[arg-type]
+                record((now, own, effect))  # type: ignore[arg-type]
             else:
                 action(effect)
 
@@ -377,8 +372,10 @@ class Driver:
         self._swarm.take_hint(effect.peer, effect.addresses, informant)
 
     def _append(self, effect: effects.Append) -> None:
-        if type(self._input) is Received:
-            self.intake.charge(self._input.peer, effect.event, self._moment)
+        cause = self._input
+        if type(cause) is Received:
+            self.intake.charge(cause.peer, effect.event, self._moment)
+        # Not the moment of the input: what the log has is to be behind the number that it got then.
         self.journal.append(effect, self._loop.time() + self.clock.wall)
 
     def _validate(self, effect: effects.Validate) -> None:
@@ -437,6 +434,11 @@ class Driver:
             if refusal == QUEUE_FULL:
                 self._on_queue_full(peer, message, len(framed))
 
+    def _has_queued(self) -> bool:
+        """Whether anything waits for a peer, or was so large that the peer may not take it."""
+        large = (channel.sent_large for channel in self.channels.values())
+        return self.queued_bytes > 0 or len(self.pending_sends) > 0 or any(large)
+
     def drop(self, peer: PeerId, meta: trace.RpcMeta, reason: str) -> None:
         """A message is not sent: trace it, and tell who has a receipt for it."""
         self.record(trace.DropRPC(peer, meta, reason))
@@ -493,5 +495,5 @@ class Driver:
         connection = self._swarm.connections.get(effect.peer)
         if effect.keep_out:
             self._swarm.cut_off(effect.peer, effect.reason)
-        elif connection is not None:
+        elif connection is not None and not self._swarm.keeps(effect.peer):
             connection.close(effect.reason)

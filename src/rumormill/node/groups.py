@@ -2,8 +2,9 @@
 
 A group is what all open subscriptions of one name to one topic have in common. It follows the log
 by one subscription of its own, and gives each event to one consumer, whoever asks first. An event
-is pending from then on until it is acknowledged; when its consumer closes, or gives it back, the
-next who asks gets it again, read anew from the log.
+is pending from then on until it is acknowledged; when its consumer closes, gives it back, or has
+had it for longer than it may (`ack_within`), the next who asks gets it again, read anew from the
+log.
 
 The rule: what is written down never claims more than was acknowledged. The position is the offset
 of the first event that nobody was given, and the offsets that are pending before it. After a kill
@@ -11,6 +12,7 @@ everything from there on is handed out again, except what `ack` had returned for
 """
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
@@ -26,6 +28,7 @@ from rumormill.log.errors import OffsetGoneError, StoreError
 from rumormill.log.event_log import EventLog
 from rumormill.log.keeping import behind_loss
 from rumormill.log.positions import read_positions
+from rumormill.node.arguments import checked
 from rumormill.node.subscription import Overflow, Subscription
 
 MOST_PENDING: Final = 1024
@@ -47,6 +50,8 @@ class Group:
         self.consumers: dict[NamedSubscription, None] = {}
         self.gone = 0
         """Pending events that retention has deleted."""
+        self.late = 0
+        """How often an event was taken from a consumer that did not acknowledge it in time."""
         self.feed = feed
         self._name = position.name
         self._log = log
@@ -143,12 +148,13 @@ class Group:
             self._again.pop(offset, None)
         self._wake()
 
-    def give_back(self, consumer: "NamedSubscription", offsets: Iterable[int]) -> None:
-        """Events of a consumer are for the next who asks."""
+    def give_back(self, consumer: "NamedSubscription", offsets: Iterable[int]) -> int:
+        """Events that a consumer has are for the next who asks; return how many those are."""
         mine = [offset for offset in sorted(offsets) if self._held.get(offset) is consumer]
         self._held.update(dict.fromkeys(mine))
         self._again.update(dict.fromkeys(mine))
         self._wake()
+        return len(mine)
 
     def leave(self, consumer: "NamedSubscription") -> None:
         """A consumer has ended: what it has not acknowledged is for the others."""
@@ -213,7 +219,12 @@ class NamedSubscription(Subscription):
     """A consumer of a group: it is given what no other has. See `Node.subscribe`."""
 
     def __init__(
-        self, group: Group, name: str, auto_ack: bool, on_close: Callable[[Subscription], None]
+        self,
+        group: Group,
+        name: str,
+        auto_ack: bool,
+        ack_within: float | None,
+        on_close: Callable[[Subscription], None],
     ) -> None:
         feed = group.feed
         super().__init__(
@@ -229,8 +240,10 @@ class NamedSubscription(Subscription):
         )
         self.name = name
         self.group = group
-        self._auto_ack = auto_ack
-        self._unacknowledged: dict[int, None] = {}
+        self._auto_ack, self._ack_within = auto_ack, ack_within
+        self._unacknowledged: dict[int, float] = {}
+        """What it has, in that order: until when."""
+        self._watching: asyncio.TimerHandle | None = None
         group.consumers[self] = None
 
     @property
@@ -253,6 +266,7 @@ class NamedSubscription(Subscription):
             return event
         raise StopAsyncIteration
 
+    @checked
     async def batch(self, limit: int = _AHEAD) -> list[Event]:
         """Wait for an event; return it with those that follow at once, at most `limit`."""
         if self._auto_ack and self._unacknowledged:
@@ -260,10 +274,42 @@ class NamedSubscription(Subscription):
             self._unacknowledged.clear()
             self.group.save()
         events = await self.group.take(self, max(1, limit))
-        self._unacknowledged.update(dict.fromkeys([event.offset for event in events]))
+        until = math.inf
+        if self._ack_within is not None:
+            until = asyncio.get_running_loop().time() + self._ack_within
+        for event in events:
+            self._unacknowledged.pop(event.offset, None)
+            self._unacknowledged[event.offset] = until
+        self._watch()
         self.dropped, self.passed_over = self.group.dropped, self.group.feed.passed_over
         return events
 
+    def _watch(self) -> None:
+        """Be called when the first of what it has is due."""
+        until = next(iter(self._unacknowledged.values()), math.inf)
+        if self._watching is None and until < math.inf:
+            self._watching = asyncio.get_running_loop().call_at(until, self._take_away)
+
+    def _take_away(self) -> None:
+        """What was not acknowledged in time is for the next who asks. It is still acknowledged by
+        who asks for the next event, or the same one would come to that consumer for ever."""
+        self._watching = None
+        now = asyncio.get_running_loop().time()
+        late = [offset for offset, until in self._unacknowledged.items() if until <= now]
+        for offset in late:
+            del self._unacknowledged[offset]
+            if self._auto_ack:
+                self._unacknowledged[offset] = math.inf
+        self.group.late += self.group.give_back(self, late)
+        self._watch()
+
+    def close(self) -> None:
+        """End; what it has not acknowledged is for the others."""
+        if self._watching is not None:
+            self._watching.cancel()
+        super().close()
+
+    @checked
     async def ack(self, *events: Event | int) -> None:
         """Acknowledge events, or all that this consumer was given; return when that is safe."""
         offsets = [_offset(each) for each in events] or [*self._unacknowledged]
@@ -272,6 +318,7 @@ class NamedSubscription(Subscription):
             self._unacknowledged.pop(offset, None)
         await asyncio.shield(self.group.save())
 
+    @checked
     async def nack(self, *events: Event | int) -> None:
         """Give events back, or all that were not acknowledged: the next who asks gets them."""
         offsets = [_offset(each) for each in events] or [*self._unacknowledged]
@@ -294,13 +341,14 @@ class Groups:
         topic: Topic,
         name: str,
         auto_ack: bool,
+        ack_within: float | None,
         where: str | None,
         start: int,
         follow: Callable[[int], Awaitable[Subscription]],
     ) -> NamedSubscription:
         """Open a subscription of a name; `start` is where a new one begins, `follow` subscribes to
         the topic from an offset of the log."""
-        _check(name)
+        _check(name, ack_within)
         key, filtered = (topic, name), where or ""
         async with self._turn:
             group = self._open.get(key)
@@ -317,7 +365,7 @@ class Groups:
                     f"the subscription {name!r} to {topic!r} is open with where={group.where!r}:"
                     " its consumers share one filter"
                 )
-            return NamedSubscription(group, name, auto_ack, self._leave)
+            return NamedSubscription(group, name, auto_ack, ack_within, self._leave)
 
     async def _known(self, new: Position) -> Position:
         """The position of a name; a new one is written down first."""
@@ -371,9 +419,12 @@ class Groups:
     def _view(self, key: tuple[Topic, str]) -> GroupView:
         group = self._open.get(key)
         position = self._positions[key] if group is None else group.position
-        consumers, dropped = (0, 0) if group is None else (len(group.consumers), group.dropped)
         lag, pending = _lag(self._log, position), len(position.pending)
-        return GroupView(*key, position.next_offset or 0, pending, lag, consumers, dropped)
+        view = GroupView(*key, position.next_offset or 0, pending, lag)
+        if group is None:
+            return view
+        now = {"consumers": len(group.consumers), "dropped": group.dropped, "late": group.late}
+        return replace(view, **now)
 
 
 def _end(group: Group) -> None:
@@ -390,8 +441,10 @@ def _offset(event: Event | int) -> int:
     return event if isinstance(event, int) else event.offset
 
 
-def _check(name: object) -> None:
-    if not isinstance(name, str) or not name or not name.isprintable():
+def _check(name: str, ack_within: float | None) -> None:
+    if not name or not name.isprintable():
         raise LocalError(f"name: {name!r}, but a subscription's name is printable text")
     if len(name.encode(errors="replace")) > _MOST_NAME_BYTES:
         raise LocalError(f"name: a subscription's name has at most {_MOST_NAME_BYTES} bytes")
+    if ack_within is not None and not 0 < ack_within < math.inf:
+        raise LocalError(f"ack_within: {ack_within!r}, but it is a number of seconds above 0")

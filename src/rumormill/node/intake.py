@@ -1,8 +1,8 @@
 """What peers bring into the log: how much of it, and whose streams are not read for a while.
 
-Every peer has an account of bytes: so many at once, and so many back with each second. What it
-sends beyond is not refused, because nobody sends it again: it waits, with the peer, until there are
-bytes for it. In the same way everybody waits while the log does not keep up.
+Every peer has an account of bytes, and one for each topic: so many at once, and so many back with
+each second. What it sends beyond is not refused, because nobody sends it again: it waits, with the
+peer, until there are bytes for it. In the same way everybody waits while the log does not keep up.
 """
 
 import asyncio
@@ -22,6 +22,9 @@ from rumormill.node.journal import Journal
 STORAGE_QUOTA: Final = "storage-quota"
 
 _MAX_ACCOUNTS: Final = 4096
+_OF_ONE_TOPIC: Final = 0.75
+"""The share of what a peer may have stored that may be of one topic: whoever floods a topic waits
+while the peer's account still has bytes for others, and no topic fills the disk on its own."""
 _ROW_BYTES: Final = 256
 """What an event takes in the log beside its data: ids, signature, hashes, index."""
 _IN_DEBT: Final = 50.0
@@ -39,27 +42,56 @@ class StorageQuota:
     def __init__(self, at_once: float, per_second: float) -> None:
         self._at_once = at_once
         self._per_second = per_second
-        self._accounts: dict[PeerId, _Account] = {}
+        self._accounts: dict[PeerId | tuple[PeerId, str], _Account] = {}
+        """Who sent something last stands last."""
+        self._latest: tuple[PeerId, str] | None = None
+        self._both: tuple[_Account, _Account]
+        """The accounts of the latest peer, in all and in its topic: most events follow another."""
+        self._until: dict[PeerId, float] = {}
+        """When peers that are over their quota have bytes again, in every account."""
 
-    def charge(self, peer: PeerId, size: int, now: float) -> bool:
+    def charge(self, peer: PeerId, topic: str, size: int, now: float) -> bool:
         """Charge a peer for an event; return whether it is in debt as deep as its quota is high,
         which nobody reaches who waits when made to wait."""
-        accounts, most = self._accounts, self._at_once
-        account = accounts.pop(peer, None) or _Account(most, now)
-        left = account.left + (now - account.since) * self._per_second
-        account.left = left = min(left, most) - size - _ROW_BYTES
-        account.since = now
-        accounts[peer] = account
+        if (peer, topic) != self._latest:
+            self._latest = (peer, topic)
+            self._both = self._open(peer, 1.0, now), self._open((peer, topic), _OF_ONE_TOPIC, now)
+        whole, part = self._both
+        if not whole.since == part.since == now:  # most events came in one message with others
+            self._refill(whole, 1.0, now)
+            self._refill(part, _OF_ONE_TOPIC, now)
+        whole.left = left = whole.left - size - _ROW_BYTES
+        part.left = of_topic = part.left - size - _ROW_BYTES
+        if left >= 0 and of_topic >= 0:
+            return False
+        pause = max(-left, -of_topic / _OF_ONE_TOPIC) / self._per_second
+        self._until[peer] = max(self._until.pop(peer, 0.0), now + pause)
+        if len(self._until) > _MAX_ACCOUNTS:
+            del self._until[next(iter(self._until))]
+        return left < -self._at_once or of_topic < -self._at_once * _OF_ONE_TOPIC
+
+    def _open(self, key: PeerId | tuple[PeerId, str], share: float, now: float) -> _Account:
+        """An account, as that of the latest."""
+        accounts = self._accounts
+        account = accounts.pop(key, None) or _Account(self._at_once * share, now)
+        accounts[key] = account
         if len(accounts) > _MAX_ACCOUNTS:  # who has sent nothing for longest
             del accounts[next(iter(accounts))]
-        return left < -most
+        return account
+
+    def _refill(self, account: _Account, share: float, now: float) -> None:
+        left = account.left + (now - account.since) * self._per_second * share
+        account.left, account.since = min(left, self._at_once * share), now
 
     def pause(self, peer: PeerId, now: float) -> float:
         """Seconds until a peer has bytes left; 0 if it has."""
-        account = self._accounts.get(peer)
-        if account is None or account.left >= 0:
+        if peer not in self._until:
             return 0.0
-        return max(0.0, account.since - account.left / self._per_second - now)
+        pause = self._until[peer] - now
+        if pause > 0:
+            return pause
+        del self._until[peer]
+        return 0.0
 
 
 class Intake:
@@ -82,10 +114,11 @@ class Intake:
         self._held: dict[Stream, asyncio.TimerHandle | None] = {}
         """Streams that are not read, and the timer of those whose peers are over their quota."""
         journal.on_room = self._release_all
+        journal.more_comes = lambda: bool(swarm.turns)
 
     def charge(self, peer: PeerId, event: Event, now: float) -> None:
         """Charge a peer for what it has us store."""
-        if self._quota.charge(peer, len(event.data), now):
+        if self._quota.charge(peer, event.topic, len(event.data), now):
             self._swarm.blame(peer, STORAGE_QUOTA, _IN_DEBT)
 
     def hold_if_busy(self, stream: Stream) -> None:

@@ -14,11 +14,11 @@ is kept what fits.
 
 import asyncio
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
-import msgspec
+from msgspec.structs import force_setattr
 
 from rumormill.core.api import Receipt
 from rumormill.core.effects import Append, Disregard, KeepNote, Load, Published
@@ -34,17 +34,14 @@ from rumormill.node.change import Change
 from rumormill.node.config import NodeConfig
 from rumormill.node.delays import Delays
 from rumormill.node.log_reader import LogReader
+from rumormill.node.publications import Publications
 from rumormill.node.receipts import Receipts
 from rumormill.node.subscription import Subscription
+from rumormill.node.taken import DISK_FULL, LOG_BUSY, Taken, halves, reason_of, regrets, store_error
 from rumormill.node.topic_access import TopicAccess
 from rumormill.node.waiting_notes import WaitingNotes
 
 CLOSED: Final = "the node is closed"
-LOG_BUSY: Final = "the log is busy"
-LOG_FAILED: Final = "the log has failed"
-DISK_FULL: Final = "the disk is full"
-EVENT_REFUSED: Final = "the log refuses the event"
-"""Why an event was not kept, and so not handed out."""
 
 _PART_EVENTS: Final = 256
 _PART_BYTES: Final = 1 << 20
@@ -60,13 +57,10 @@ from; each may still send what its window holds."""
 _MAX_WAITING: Final = 100_000
 """Events that are never exceeded: those beyond are lost, and counted."""
 
-
-class _Taken(msgspec.Struct, frozen=True, gc=False):
-    """An event on its way into the log: one that we publish, or one that peers brought."""
-
-    event: Event
-    append: Append
-    own: bool
+_ENOUGH: Final = 128
+_PUT_OFF: Final = 3
+"""Our choice: of what peers bring in a burst, so many events are worth a commit of their own; for
+fewer it is put off while there is more to be read, for so many turns of the loop at most."""
 
 
 class Journal:
@@ -92,6 +86,8 @@ class Journal:
         """Whether peers cannot take what is published as fast as it comes."""
         self.on_room: Callable[[], None] = lambda: None
         """Called when nothing waits for the log any more."""
+        self.more_comes: Callable[[], bool] = lambda: False
+        """Whether peers have sent more, which is about to be read."""
         self.on_lost: Callable[[Event, str], None] = lambda *_: None
         self._own, self._access, self._protocol, self._change = own, access, protocol, change
         self._part_events = max(1, min(_PART_EVENTS, config.queue_messages // 4))
@@ -102,6 +98,7 @@ class Journal:
         self._subscriptions: dict[Topic, dict[Subscription, None]] = {}
         self._numbers = count(1)
         self._orders: dict[int, asyncio.Future[Receipt]] = {}
+        self.publications = Publications(self._orders)
         self._turn = asyncio.Lock()
         self._closed = self._flush_scheduled = False
         self._note: Note | None = None
@@ -110,9 +107,9 @@ class Journal:
         """Where the events of the barriers lie that the machine is being told of."""
         self._refusal: StoreError | None = None
         """Why the machine is being told that barriers are not stored."""
-        self._waiting: list[_Taken] = []
+        self._waiting: list[Taken] = []
         self.notes, self.delays = WaitingNotes(), Delays()
-        self._in_flight = self._waiting_bytes = 0
+        self._in_flight = self._waiting_bytes = self._put_off = 0
         self.taken = self._settled = 0
         """How many events and notes were taken, and of how many of them the fate is known."""
         self.reader = LogReader(log)
@@ -139,11 +136,19 @@ class Journal:
 
     # Publishers.
 
-    async def publish(self, topic: Topic, data: bytes, parents: Parents = ()) -> Receipt:
-        """Publish one event; return when it is safe and the machine has spread it."""
+    def publish(self, topic: Topic, data: bytes, parents: Parents = ()) -> Awaitable[Receipt]:
+        """Publish one event; its receipt comes when it is safe and the machine has spread it."""
         if self._turn.locked() or self._is_congested():
-            await self._wait_for_room()
-        return await self._begin(topic, data, None, parents)
+            return self._publish_later(topic, data, parents)
+        wish, order = self._ordered(topic, data, None, parents)
+        self.publications.wishes.append(wish)
+        self.publications.size += len(data)
+        self._schedule()
+        return order
+
+    async def _publish_later(self, topic: Topic, data: bytes, parents: Parents) -> Receipt:
+        await self._wait_for_room()
+        return await self.publish(topic, data, parents)
 
     async def publish_many(
         self, items: Iterable[tuple[Topic, bytes, Note | None]], parents: Parents = ()
@@ -172,10 +177,10 @@ class Journal:
                 raise each
         return settled  # type: ignore[return-value]
 
-    def _begin(
+    def _ordered(
         self, topic: Topic, data: bytes, note: Note | None, parents: Parents
-    ) -> "asyncio.Future[Receipt]":
-        """Give the machine a publication; its receipt comes when the machine has an answer."""
+    ) -> tuple[Publish, asyncio.Future[Receipt]]:
+        """A publication for the machine; its receipt comes when that has an answer."""
         if self._closed:
             raise LocalError(CLOSED)
         if self.failure is not None:
@@ -183,11 +188,19 @@ class Journal:
         data = self._access.prepared(topic, data)
         number = next(self._numbers)
         order = self._orders[number] = self._loop.create_future()
+        return Publish(topic, data, number, note is not None, parents), order
+
+    def _begin(
+        self, topic: Topic, data: bytes, note: Note | None, parents: Parents
+    ) -> asyncio.Future[Receipt]:
+        """Give the machine a publication now, behind those that wait."""
+        self.publications.give()
+        wish, order = self._ordered(topic, data, note, parents)
         self._note = note
         try:
-            self.feed(Publish(topic, data, number, note is not None, parents))
+            self.feed(wish)
         except RumormillError:
-            del self._orders[number]
+            del self._orders[wish.number]
             raise
         finally:
             self._note = None
@@ -207,8 +220,8 @@ class Journal:
     def _is_congested(self) -> bool:
         """Whether a publisher must wait: for the disk, or for peers."""
         return (
-            self._unsaid_events >= self._part_events
-            or self._unsaid_bytes >= self._part_bytes
+            self._unsaid_events + len(self.publications.wishes) >= self._part_events
+            or self._unsaid_bytes + self.publications.size >= self._part_bytes
             or self.is_full()
             or self.congested()
         )
@@ -223,24 +236,26 @@ class Journal:
 
     def append(self, effect: Append, when: float) -> None:
         """Store an event that came at a time, with the note of whoever is publishing it."""
-        full = len(self._waiting) >= _MAX_WAITING
-        event = effect.event
+        event, waiting = effect.event, self._waiting
+        size, own = len(event.data), False
         self.taken += 1
-        own = effect.barrier is not None and bool(event.author in (self._own, b"") or event.parents)
-        if own:
-            self._unsaid_events += 1
-            self._unsaid_bytes += len(event.data)
-        if full or self.failure is not None:
+        if effect.barrier is not None:
+            own = event.author == self._own or not event.author or bool(event.parents)
+            if own:
+                self._unsaid_events += 1
+                self._unsaid_bytes += size
+        if len(waiting) >= _MAX_WAITING or self.failure is not None:
             error = self.failure or QueueFullError(LOG_BUSY)
-            self._loop.call_soon(self._lose, [_Taken(event, effect, own)], error)
+            self._loop.call_soon(self._lose, [Taken(event, effect, own)], error)
             return
-        self._waiting_bytes += len(event.data)
+        self._waiting_bytes += size
         received = filled(event, when, UNASSIGNED, self._protocol)
-        self._waiting.append(_Taken(received, effect, own))
+        waiting.append(Taken(received, effect, own))
         if self._note is not None and effect.barrier is not None:
             self.keep_note(KeepNote(self._note))
             self._note = None
-        self._schedule()
+        if not self._flush_scheduled:
+            self._schedule()
 
     def keep_note(self, effect: KeepNote) -> None:
         """Keep a note or a record of the machine's own."""
@@ -261,9 +276,16 @@ class Journal:
 
     def _flush(self) -> None:
         """Give the log what came since it was given the last batch, if it is done with that."""
+        self.publications.give()
         self._flush_scheduled = False
         if self._in_flight:
             return
+        few = not self._unsaid_events and len(self._waiting) < _ENOUGH
+        if few and self._put_off < _PUT_OFF and self.more_comes():
+            self._put_off += 1
+            self._schedule()
+            return
+        self._put_off = 0
         batch, notes = self._waiting, self.notes.take()
         self._waiting, self._waiting_bytes = [], 0
         if batch or notes:
@@ -271,7 +293,7 @@ class Journal:
         if not self._waiting:
             self.on_room()
 
-    def _store(self, batch: list[_Taken], notes: list[Kept]) -> None:
+    def _store(self, batch: list[Taken], notes: list[Kept]) -> None:
         """Append a batch; what the log has no room for waits, what it refuses is found."""
         try:
             ticket = self.log.append([each.event for each in batch], wait=False, notes=notes)
@@ -292,120 +314,120 @@ class Journal:
             self._fail(batch, error)
             self._note_progress()
         else:
-            self._await(ticket, lambda: self._on_done(batch, notes, ticket))
+            self._await(ticket, self._on_done, batch, notes)
 
-    def _put_back(self, batch: list[_Taken], notes: list[Kept]) -> None:
+    def _put_back(self, batch: list[Taken], notes: list[Kept]) -> None:
         self._waiting[:0] = batch
         self.notes.put_back(notes)
         self._waiting_bytes += sum(len(each.event.data) for each in batch)
 
-    def _with_followers(self, lost: list[_Taken]) -> list[_Taken]:
+    def _with_followers(self, lost: list[Taken]) -> list[Taken]:
         """Lost events, and those that wait and are linked to one of them.
 
         No event is stored whose parent, published here as well, could not be. So one batch at a
         time is with the log, and what is linked falls together.
         """
-        ids = {taken.event.id: None for taken in lost}
-        followers: list[_Taken] = []
-        for taken in self._waiting:
-            if any(parent in ids for parent in taken.event.parents):
-                ids[taken.event.id] = None
-                followers.append(taken)
-        self._waiting = [taken for taken in self._waiting if taken not in followers]
-        self._waiting_bytes -= sum(len(each.event.data) for each in followers)
-        return lost + followers
+        linked = Taken.followers(lost, self._waiting)
+        self._waiting = [taken for taken in self._waiting if taken not in linked]
+        self._waiting_bytes -= sum(len(each.event.data) for each in linked)
+        return lost + linked
 
-    def _await(self, ticket: Ticket, then: Callable[[], None]) -> None:
-        """Call `then`, in the loop's thread, when the log is done with an append."""
-
-        def done() -> None:
-            self._in_flight -= 1
-            then()
-            self._note_progress()
-
+    def _await(self, ticket: Ticket, then: Callable[..., None], *args: Any) -> None:
+        """Call `then`, in the loop's thread, with an append when the log is done with it."""
+        # What the ticket holds does not hold the ticket: no event waits for a garbage collection.
         self._in_flight += 1
-        ticket.add_done_callback(lambda _: self._loop.call_soon_threadsafe(done))
+        wake = self._loop.call_soon_threadsafe
+        ticket.add_done_callback(lambda done: wake(self._on_ticket, done, then, args))
 
-    def _on_done(self, batch: list[_Taken], notes: list[Kept], ticket: Ticket) -> None:
+    def _on_ticket(self, done: Ticket, then: Callable[..., None], args: tuple[Any, ...]) -> None:
+        self._in_flight -= 1
+        then(done, *args)
+        self._note_progress()
+
+    def _on_done(self, ticket: Ticket, batch: list[Taken], notes: list[Kept]) -> None:
         error = ticket.exception()
         if error is None:
             self._settled += len(notes)
             self._hand_out(batch, ticket.result())
         else:
             self._settled += self.notes.lose(notes)
-            self._fail(batch, _store_error(error))
+            self._fail(batch, store_error(error))
 
-    def _hand_out(self, batch: list[_Taken], places: Sequence[Appended]) -> None:
+    def _hand_out(self, batch: list[Taken], places: Sequence[Appended]) -> None:
         """Give safe events to their subscribers, and the machine word of its barriers."""
         self._settled += len(batch)
-        new = zip(batch, places, strict=True)
-        self.delays.add(each.event for each, at in new if not each.own and not at.duplicate)
-        barriers = []
-        answers, opened = self._answers, self._access.opened
+        barriers, came = [], []
+        answers, opened, subscriptions = self._answers, self._access.opened, self._subscriptions
         for taken, place in zip(batch, places, strict=True):
             event, append = taken.event, taken.append
-            if event.topic in self._subscriptions and not place.duplicate:
-                takers: Iterable[Subscription] = self._subscriptions[event.topic]
-                if not append.deliver:
-                    takers = [each for each in takers if each.reads_log]
-                placed = filled(event, event.received, place.offset, event.protocol)
-                if takers and (readable := opened(placed)) is not None:
-                    for subscription in takers:
-                        subscription.offer(readable)
+            if not place.duplicate:
+                if not taken.own:
+                    came.append(event)
+                if event.topic in subscriptions:
+                    takers: Iterable[Subscription] = subscriptions[event.topic]
+                    if not append.deliver:
+                        takers = [each for each in takers if each.reads_log]
+                    force_setattr(event, "offset", place.offset)  # a copy that only we have
+                    if takers and (readable := opened(event)) is not None:
+                        for subscription in takers:
+                            subscription.offer(readable)
             if append.barrier is not None:
                 barriers.append(append.barrier)
                 answers[event.topic, event.id] = place
-            if taken.own:
-                self._unsaid_events -= 1
-                self._unsaid_bytes -= len(event.data)
+        self._let_say(batch)
+        self.delays.add(came)
         if barriers:
             self.feed(Stored(tuple(barriers)))
             answers.clear()
             self._change.happened()
 
+    def _let_say(self, batch: list[Taken]) -> None:
+        """What of a batch is our own waits for the disk no more."""
+        own = [len(taken.event.data) for taken in batch if taken.own]
+        self._unsaid_events -= len(own)
+        self._unsaid_bytes -= sum(own)
+
     # What cannot be stored.
 
-    def _fail(self, batch: list[_Taken], error: StoreError) -> None:
+    def _fail(self, batch: list[Taken], error: StoreError) -> None:
         """A batch is lost, except for what still fits a full disk; lasting trouble is noted."""
         batch = self._with_followers(batch)
         if isinstance(error, DiskFullError):
             of_peers = [taken for taken in batch if not taken.own]
             if len(of_peers) > 1:
                 batch = [taken for taken in batch if taken.own]
-                self._keep_what_fits(_halves(of_peers))
+                self._keep_what_fits(halves(of_peers))
         else:
             self.failure = error
             for subscription in self.all_subscriptions():
                 subscription.fail(error)
         self._lose(batch, error)
 
-    def _lose(self, batch: list[_Taken], error: StoreError) -> None:
+    def _lose(self, batch: list[Taken], error: StoreError) -> None:
         """Tell the machine of its barriers, which it answers for; count what peers brought."""
         self._settled += len(batch)
-        reason = _REASONS.get(type(error), LOG_FAILED)
-        barriers = tuple(_regrets(batch, error))
+        reason = reason_of(error)
+        barriers = tuple(regrets(batch, error))
+        self._let_say(batch)
         for taken in batch:
-            if taken.own:
-                self._unsaid_events -= 1
-                self._unsaid_bytes -= len(taken.event.data)
-                continue
-            self.lost += 1
-            if taken.append.barrier is None:
-                self.on_lost(taken.event, reason)
+            if not taken.own:
+                self.lost += 1
+                if taken.append.barrier is None:
+                    self.on_lost(taken.event, reason)
         if barriers:
             self._refusal = error
             self.feed(NotStored(barriers, reason))
             self._refusal = None
             self._change.happened()
 
-    def _keep_what_fits(self, pieces: list[list[_Taken]], too_large: float = math.inf) -> None:
+    def _keep_what_fits(self, pieces: list[list[Taken]], too_large: float = math.inf) -> None:
         """Store, one after the other, the pieces of a batch that was too much for the disk.
 
         A piece that does not fit is cut in halves. An event that does not fit even alone says that
         none of its size does: those are given up without another try, so a disk that is really
         full is asked a few times, and not once for every event.
         """
-        piece: list[_Taken] = []
+        piece: list[Taken] = []
         while pieces and not piece:
             following = pieces.pop(0)
             piece = [taken for taken in following if len(taken.event.data) < too_large]
@@ -418,20 +440,20 @@ class Journal:
         except StoreError as error:
             self._lose([*piece, *(taken for rest in pieces for taken in rest)], error)
             return
-        self._await(ticket, lambda: self._on_piece(piece, pieces, too_large, ticket))
+        self._await(ticket, self._on_piece, piece, pieces, too_large)
 
     def _on_piece(
-        self, piece: list[_Taken], pieces: list[list[_Taken]], too_large: float, ticket: Ticket
+        self, ticket: Ticket, piece: list[Taken], pieces: list[list[Taken]], too_large: float
     ) -> None:
         error = ticket.exception()
         if error is None:
             self._hand_out(piece, ticket.result())
         elif not isinstance(error, DiskFullError):
             rest = [taken for following in pieces for taken in following]
-            self._fail([*piece, *rest], _store_error(error))
+            self._fail([*piece, *rest], store_error(error))
             pieces = []
         elif len(piece) > 1:
-            pieces = _halves(piece) + pieces
+            pieces = halves(piece) + pieces
         else:
             too_large = min(too_large, len(piece[0].event.data))
             self._lose(piece, error)
@@ -464,6 +486,7 @@ class Journal:
 
     async def drain(self) -> None:
         """Wait until everything that was taken is safe or has failed."""
+        self.publications.give()
         while (self._waiting or self.notes or self._in_flight) and self.failure is None:
             self._drained = self._loop.create_future()
             await self._drained
@@ -475,26 +498,3 @@ class Journal:
             if not order.done():
                 order.set_exception(LocalError(CLOSED))
         self._orders.clear()
-
-
-_REASONS: Final[dict[type[StoreError], str]] = {
-    DiskFullError: DISK_FULL,
-    EventRefusedError: EVENT_REFUSED,
-    QueueFullError: LOG_BUSY,
-}
-
-
-def _regrets(batch: list[_Taken], error: StoreError) -> Iterator[Hashable]:
-    """What the machine hears of lost events; of peers' ones unless the log will never take them."""
-    final = isinstance(error, EventRefusedError)
-    for append in (taken.append for taken in batch):
-        if append.barrier is not None or (append.if_lost is not None and not final):
-            yield append.if_lost if append.barrier is None else append.barrier
-
-
-def _halves(batch: list[_Taken]) -> list[list[_Taken]]:
-    return [batch[: len(batch) // 2], batch[len(batch) // 2 :]]
-
-
-def _store_error(error: BaseException) -> StoreError:
-    return error if isinstance(error, StoreError) else StoreError(str(error))

@@ -23,6 +23,7 @@ from rumormill.core.inputs import Subscribe, Unsubscribe
 from rumormill.core.machine import Machine
 from rumormill.daemon.doors import Doors
 from rumormill.libp2p.lan import Lan
+from rumormill.libp2p.reach import Reach
 from rumormill.libp2p.swarm import Swarm
 from rumormill.log.event_log import EventLog
 from rumormill.log.keeping import rules_of
@@ -35,12 +36,13 @@ from rumormill.node.callbacks import Callbacks, Validators
 from rumormill.node.change import Change
 from rumormill.node.config import (
     NodeConfig,
+    announced,
     chosen_protocol,
+    chosen_reach,
     chosen_settings,
     chosen_store,
     listen_endpoint,
     listened,
-    tcp_address,
 )
 from rumormill.node.driver import Driver
 from rumormill.node.groups import Groups
@@ -57,6 +59,11 @@ from rumormill.sync.config import SyncConfig
 from rumormill.sync.peer import SyncedPeer
 from rumormill.trace.entries import Observer, Recorder
 from rumormill.wire import keys
+
+FORKED: Final = (
+    "the node belongs to the process that this one was forked from; make one here, with a home of"
+    " its own, or start processes by `spawn`"
+)
 
 
 class NodeLife:
@@ -93,6 +100,9 @@ class NodeLife:
         sync: SyncConfig | bool = True,
         members: MembersConfig | bool = True,
         mdns: bool = False,
+        relays: Sequence[str] = (),
+        be_relay: bool = False,
+        map_port: bool = False,
         resume: bool = False,
         observers: Sequence[Observer] = (),
     ) -> None:
@@ -110,33 +120,30 @@ class NodeLife:
         functions that FloodSub or GossipSub call; see `protocols.registry.Hooks`. `durability` is
         `fsync` unless there is no home. `observers` see the trace. `retain` says how much of topics
         is kept: one rule for all, or by topic, that of all others under "". `sync` says whether and
-        how what is missing is got from others; `members` whether and how other nodes are found,
-        kept and remembered; `mdns`, whether also without a ticket, on our links. With `resume`,
-        topics that were followed when the node ended are again.
+        how what is missing is got from others; `members`, other nodes; `mdns`, whether also without
+        a ticket, on our links. Others reach it through `relays`, tickets or "auto"; `be_relay`
+        makes it one; `map_port` asks the router for a port. `resume` follows topics as before.
         """
         self._home = None if home is None else Path(home)
-        self._listen = listened(listen)
-        self._announced = [tcp_address(each) for each in announce]
+        self._listen, self._announced = listened(listen), announced(announce)
         self._spec = chosen_protocol(protocol, protocol_ids)
         self._settings = self._spec.configure(preset, parameters or {})
         self._supervisors, self._supervises = tuple(supervisors), supervises
         self._network = None if network is None else Path(network)
         self._config = chosen_settings("config", config, NodeConfig)
-        kept = chosen_settings("store", store, StoreConfig)
-        self._store_config = chosen_store(kept, durability, self._home)
+        self._store_config = chosen_store(store, durability, self._home)
         self._sync = chosen_settings("sync", sync, SyncConfig)
         self._members = chosen_settings("members", members, MembersConfig)
         for each in (self._config, self._sync, self._members):
             each.validate()
         self._mdns, self._resume = mdns, resume
+        self._reach_options = chosen_reach(relays, be_relay=be_relay, map_port=map_port)
         self._rules, self._observers = rules_of(retain), tuple(observers)
         self._callbacks = Callbacks(message_id, application_score, subscription_filter, peer_filter)
-        self.access = TopicAccess(topic_keys, policies)
-        """Keys and policies of topics: they may be given and changed while the node runs."""
+        self.access = TopicAccess(topic_keys, policies)  # which may change while the node runs
         self._validators = Validators(self._callbacks, self.access)
-        self._change = Change()
+        self._change, self._doors = Change(), dict[Doors, None]()
         self._requests, self._replied = 0, dict[TopicName, None]()
-        self._doors: dict[Doors, None] = {}
 
     # Life.
 
@@ -156,6 +163,7 @@ class NodeLife:
         self.access.load(self.id, proven=spec.proves_authors(self._settings))
         self._swarm = Swarm(self.identity.key, config, network, self._announced)
         self._swarm.services[CLOCK] = lambda *_: TellTime()
+        self._reach = Reach(self._swarm, **self._reach_options)
         self._ourselves = (self.id,) if self._supervises else ()
         settings = topics.appointed(
             spec, self._settings, self._supervisors, self._swarm.book, self._ourselves
@@ -211,6 +219,7 @@ class NodeLife:
                 self._followed[topic] = None
                 self._driver.feed(Subscribe(topic))
         self._housekeeping = asyncio.ensure_future(self._swarm.keep_house())
+        self._reach.start()
         if self._mdns:
             self._swarm.spawn(Lan(self._swarm).keep_looking())
         self._retaining = asyncio.ensure_future(keep_retaining(self._log, self._rules))
@@ -242,6 +251,7 @@ class NodeLife:
         self._journal.close()
         await self._journal.drain()
         await topics.take_leave(self._spec, self._driver)
+        await self._reach.close()
         await self._swarm.close()
         await self._journal.drain()
         self._groups.close()
@@ -319,10 +329,7 @@ class NodeLife:
     def check_process(self) -> None:
         """Refuse to be used where only a copy of the node is."""
         if self.forked:
-            raise LocalError(
-                "the node belongs to the process that this one was forked from; make one here, with"
-                " a home of its own, or start processes by `spawn`"
-            )
+            raise LocalError(FORKED)
 
     def _on_lost(self, event: Event, reason: str) -> None:
         self._driver.record(trace.UndeliverableMessage(event.id, event.topic, reason))

@@ -17,8 +17,8 @@ import msgspec
 from rumormill.core import trace
 from rumormill.core.api import GroupView
 from rumormill.core.histogram import Histogram
-from rumormill.core.ids import PeerId
 from rumormill.core.machine import View
+from rumormill.core.trace import RecvRPC, SendRPC
 from rumormill.libp2p.swarm import Swarm
 from rumormill.log.event_log import EventLog
 from rumormill.node.driver import Driver
@@ -135,7 +135,23 @@ METRICS: Final[Mapping[str, Description]] = {
         ("rumormill_group_pending", "gauge", "group", "events handed out and not acknowledged"),
         ("rumormill_group_lag", "gauge", "group", "events that no consumer was given yet"),
         ("rumormill_group_dropped", "gauge", "group", "events deleted before they were handled"),
+        (
+            "rumormill_group_late",
+            "gauge",
+            "group",
+            "events taken from consumers that were too slow",
+        ),
         ("rumormill_connections", "gauge", "direction", "open connections, by who dialled"),
+        ("rumormill_connections_by_kind", "gauge", "kind", "open connections, by their way"),
+        (
+            "rumormill_relay",
+            "gauge",
+            "what",
+            "places at relays; if it is one: reservations, circuits",
+        ),
+        ("rumormill_relay_bytes", "counter", "", "bytes that this relay has carried for others"),
+        ("rumormill_reachable", "gauge", "", "1 when peers have dialled this node back"),
+        ("rumormill_punches", "counter", "outcome", "ways out of a relay that were tried"),
         ("rumormill_members", "gauge", "kind", "nodes linked, known, remembered on disk, lost"),
         ("rumormill_topics_without_mesh", "gauge", "", "own topics with no peer in the mesh"),
         ("rumormill_queued_messages", "gauge", "", "RPCs that wait for all peers"),
@@ -188,24 +204,19 @@ class Counts:
             if about.kind == "counter"
         }
         self.publish_seconds = Histogram()
-        # What every message touches, without looking it up by name.
-        self._accepted = self.values["accepted_messages"]
-        self._published = self.values["topic_msg_published"]
         self._received = _Traffic(self, "rumormill_rpc_received", "topic_msg_recv", "_unfiltered")
         self._sent = _Traffic(self, "rumormill_rpc_sent", "topic_msg_sent", "")
         add = self.add
-        self._handlers: dict[type, Callable[[Any, PeerId], None]] = {
-            trace.PublishMessage: self._on_publish,
+        self._handlers: dict[type, Callable[[Any], None]] = {
             trace.RejectMessage: self._on_reject,
-            trace.DuplicateMessage: lambda entry, _: add("rumormill_duplicates", entry.topic),
-            trace.DeliverMessage: self._on_deliver,
-            trace.DropRPC: lambda entry, _: add("rumormill_rpc_dropped", entry.reason),
-            trace.Graft: lambda entry, _: add("rumormill_grafts", entry.topic),
-            trace.Prune: lambda entry, _: add("rumormill_prunes", entry.topic),
-            trace.Refuse: lambda entry, _: add("rumormill_refused", entry.reason, entry.count),
-            trace.Penalise: lambda entry, _: add("rumormill_penalties", entry.reason),
-            trace.SyncEnded: lambda entry, _: add("rumormill_sync_sessions", entry.outcome),
-            trace.UndeliverableMessage: lambda entry, _: add("rumormill_undelivered", entry.reason),
+            trace.DuplicateMessage: lambda entry: add("rumormill_duplicates", entry.topic),
+            trace.DropRPC: lambda entry: add("rumormill_rpc_dropped", entry.reason),
+            trace.Graft: lambda entry: add("rumormill_grafts", entry.topic),
+            trace.Prune: lambda entry: add("rumormill_prunes", entry.topic),
+            trace.Refuse: lambda entry: add("rumormill_refused", entry.reason, entry.count),
+            trace.Penalise: lambda entry: add("rumormill_penalties", entry.reason),
+            trace.SyncEnded: lambda entry: add("rumormill_sync_sessions", entry.outcome),
+            trace.UndeliverableMessage: lambda entry: add("rumormill_undelivered", entry.reason),
         }
 
     def observe(self, batch: Batch) -> None:
@@ -213,15 +224,27 @@ class Counts:
         handlers = self._handlers
         received: list[trace.RpcMeta] = []
         sent: list[trace.RpcMeta] = []
+        published: list[str] = []
+        accepted: list[str] = []
         for _, peer, payload in batch:
-            if type(payload) is trace.RecvRPC:
+            if type(payload) is RecvRPC:
                 received.append(payload.meta)
-            elif type(payload) is trace.SendRPC:
+            elif type(payload) is SendRPC:
                 sent.append(payload.meta)
+            elif type(payload) is trace.PublishMessage:
+                published.append(payload.topic)
+            elif type(payload) is trace.DeliverMessage:
+                if payload.received_from != peer:
+                    accepted.append(payload.topic)
+                    if payload.via:
+                        self.add("rumormill_sync_events", payload.topic)
             elif (handler := handlers.get(type(payload))) is not None:
-                handler(payload, peer)
+                handler(payload)
         self._received.count(received)
         self._sent.count(sent)
+        for name, topics in (("topic_msg_published", published), ("accepted_messages", accepted)):
+            for topic, count in Counter(topics).items():
+                self.add(name, topic, count)
 
     def close(self) -> None:
         """Counts stay readable when the trace has ended."""
@@ -236,25 +259,10 @@ class Counts:
         else:
             values[OTHER] = values.get(OTHER, 0.0) + amount
 
-    def _on_publish(self, entry: trace.PublishMessage, _: PeerId) -> None:
-        if entry.topic in self._published:
-            self._published[entry.topic] += 1
-        else:
-            self.add("topic_msg_published", entry.topic)
-
-    def _on_reject(self, entry: trace.RejectMessage, _: PeerId) -> None:
+    def _on_reject(self, entry: trace.RejectMessage) -> None:
         self.add("rumormill_rejected", entry.reason)
         if entry.reason in _JUDGED:
             self.add(_JUDGED[entry.reason], entry.topic)
-
-    def _on_deliver(self, entry: trace.DeliverMessage, node: PeerId) -> None:
-        if entry.received_from != node:
-            if entry.topic in self._accepted:
-                self._accepted[entry.topic] += 1
-            else:
-                self.add("accepted_messages", entry.topic)
-            if entry.via:
-                self.add("rumormill_sync_events", entry.topic)
 
 
 class _Traffic:
@@ -266,25 +274,22 @@ class _Traffic:
         self._rpcs = counts.values[rpc]
         self._rpc_bytes = counts.values[f"{rpc}_bytes"]
         self._names = (f"{message}_counts{suffix}", f"{message}_bytes")
-        self._messages, self._message_bytes = (counts.values[name] for name in self._names)
 
     def count(self, rpcs: list[trace.RpcMeta]) -> None:
         """Count RPCs. The trace has the bytes of all messages of one: each gets an equal share."""
         self._rpcs[""] += len(rpcs)
         self._rpc_bytes[""] += sum([meta.size for meta in rpcs])
-        counts, sizes = self._messages, self._message_bytes
-        for meta in rpcs:
-            messages = meta.messages
+        add, (counts, sizes) = self._counts.add, self._names
+        times = Counter(map(id, rpcs))  # one that goes to many peers is the same for each
+        for meta in {id(meta): meta for meta in rpcs}.values():
+            messages, peers = meta.messages, times[id(meta)]
             if meta.operations and meta.operations[0].name.startswith(_SYNC):
-                self._counts.add("rumormill_sync_bytes", self._direction, meta.size)
-            for message in messages:
-                topic, share = message.topic, meta.data_size / len(messages)
-                if topic in sizes:
-                    counts[topic] += 1
-                    sizes[topic] += share
-                else:
-                    self._counts.add(self._names[0], topic)
-                    self._counts.add(self._names[1], topic, share)
+                add("rumormill_sync_bytes", self._direction, meta.size * peers)
+            if messages:
+                share = meta.data_size / len(messages) * peers
+                for topic, count in Counter([message.topic for message in messages]).items():
+                    add(counts, topic, count * peers)
+                    add(sizes, topic, share * count)
 
 
 def gather_metrics(
@@ -303,7 +308,7 @@ def gather_metrics(
     found["rumormill_records"] = {kind: float(count) for kind, count in view.records.items()}
     found["rumormill_evicted"] = {"addresses": swarm.book.forgotten, **view.evicted}
     for group in groups:
-        for name in ("consumers", "pending", "lag", "dropped"):
+        for name in ("consumers", "pending", "lag", "dropped", "late"):
             label = f"{group.name} {group.topic}"
             found[f"rumormill_group_{name}"][label] = float(getattr(group, name))
     channels, log = driver.channels.values(), journal.log

@@ -32,7 +32,9 @@ from rumormill.daemon.metrics_server import Pages
 from rumormill.daemon.upkeep import Reloading
 from rumormill.log.event_log import EventLog
 from rumormill.node import synced, topics
+from rumormill.node.arguments import check_calls
 from rumormill.node.callbacks import TopicValidator
+from rumormill.node.config import CHECKED_BELOW
 from rumormill.node.log_reader import read_history
 from rumormill.node.metrics import Values, gather_metrics
 from rumormill.node.metrics_page import render_metrics
@@ -49,6 +51,7 @@ _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 
+@check_calls(*CHECKED_BELOW)
 class Node(Presence, NodeSubscriptions, NodeQuestions, Requesting, Upkeep):
     """A peer. Use it as an async context manager, or call `start` and `close`."""
 
@@ -65,7 +68,8 @@ class Node(Presence, NodeSubscriptions, NodeQuestions, Requesting, Upkeep):
         self._check_running()
         self._recorder.flush()
         views = self._groups.views()
-        return gather_metrics(self._counts, self._driver, self._swarm, self._journal, views)
+        found = gather_metrics(self._counts, self._driver, self._swarm, self._journal, views)
+        return found | self._reach.counts()
 
     def serve(
         self,
@@ -73,19 +77,22 @@ class Node(Presence, NodeSubscriptions, NodeQuestions, Requesting, Upkeep):
         control: bool = False,
         metrics: bool | str = False,
         flight: bool | str = False,
+        dashboard: bool | str = False,
+        allow_publish: bool = False,
         tls: PemFiles | None = None,
         home: str | Path | None = None,
         on_reload: Reloading | None = None,
     ) -> Doors:
         """Let other programs in: `async with node.serve(metrics=True) as doors`, or `await` it.
 
-        `control` is a socket for commands of the same user. `metrics` and `flight` are HOST:PORT,
-        or true for the usual one; port 0 lets the system choose. `metrics` is a page for
+        `control` is a socket for commands of the same user. The others are HOST:PORT, or true for
+        the usual one; port 0 lets the system choose. `metrics` is a page for
         Prometheus, `/metrics`, with `/healthz` and `/readyz` beside it. Through `flight`, whoever
-        has the token reads and publishes by Arrow Flight; `tls` is a certificate and its key, as
-        files in PEM. Socket and token are in `home`, the node's own unless given. `on_reload` is
-        what `rumormill reload` calls; unless given, keys and policies are read again. Closing the
-        node closes its doors.
+        has the token reads and publishes by Arrow Flight. `dashboard` is a page for a browser, at
+        the address that `doors.dashboard` has then, token included; with `allow_publish` it may
+        publish. `tls`, for both, is a certificate and its key, as files in PEM. Socket and token
+        are in `home`, the node's own unless given. `on_reload` is what `rumormill reload` calls;
+        unless given, keys and policies are read again. Closing the node closes its doors.
         """
         self._check_running()
         return Doors(
@@ -100,6 +107,8 @@ class Node(Presence, NodeSubscriptions, NodeQuestions, Requesting, Upkeep):
             control=control,
             metrics=metrics,
             flight=flight,
+            dashboard=dashboard,
+            allow_publish=allow_publish,
             tls=tls,
             home=self._home if home is None else Path(home),
             on_reload=on_reload,
@@ -192,8 +201,9 @@ class Node(Presence, NodeSubscriptions, NodeQuestions, Requesting, Upkeep):
         for a peer that has stopped reading. Where this node may not publish itself and may ask to
         (Pulsarcast), it asks, and returns when another has published it (`Receipt.requested`).
         """
-        self._check_name(topic)
-        named = topics.parent_ids(self._spec, parents)
+        if topic != self._checked_topic or not self._running:
+            self._check_name(topic)
+        named = topics.parent_ids(self._spec, parents) if parents else ()
         said = payload(data, key, headers, content_type)
         begun = time.perf_counter()
         receipt = await self._journal.publish(topic, said, named)
@@ -226,13 +236,13 @@ class Node(Presence, NodeSubscriptions, NodeQuestions, Requesting, Upkeep):
         return receipts
 
     async def publish_noted(
-        self, items: Sequence[tuple[TopicName, bytes | Message, Note]]
+        self, rows: Sequence[tuple[TopicName, bytes | Message, Note]]
     ) -> list[Receipt]:
         """Publish for a program that may ask again: `log.notes` says afterwards what was done."""
-        for topic, _, _ in items:
+        for topic, _, _ in rows:
             self._check_name(topic)
-        data = payloads([message for _, message, _ in items])
-        noted = [(topic, each, note) for (topic, _, note), each in zip(items, data, strict=True)]
+        data = payloads([message for _, message, _ in rows])
+        noted = [(topic, each, note) for (topic, _, note), each in zip(rows, data, strict=True)]
         # Who has stopped waiting does not take back what was published.
         return await asyncio.shield(asyncio.ensure_future(self._journal.publish_many(noted)))
 
@@ -265,6 +275,7 @@ class Node(Presence, NodeSubscriptions, NodeQuestions, Requesting, Upkeep):
         """
         self._check_name(topic)
         chosen = None if where is None else Filter(where)
+        topics.check_limit(limit)
         linked = topics.linked_order(self._spec, order)
         span = (since_offset, since, None if linked else limit)
         found = await read_history(self._log, topic, *span, self.access.opened, chosen)
@@ -302,7 +313,9 @@ class Node(Presence, NodeSubscriptions, NodeQuestions, Requesting, Upkeep):
     def set_validator(self, topic: TopicName, validator: TopicValidator | None) -> None:
         """Let a function judge the events of a topic that peers bring; None removes it.
 
-        One that raises, or returns no verdict, has rejected the event (`callback_failures`).
+        It is given the event as subscribers get it, but for what only the log says: `offset`,
+        `received` and `protocol`. One that raises, or returns no verdict, has rejected the event
+        (`callback_failures`).
         """
         topics.check_name(topic, self._store_config)
         self._validators.set(topic, validator)

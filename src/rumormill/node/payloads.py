@@ -13,7 +13,7 @@ import msgspec
 from rumormill.core.api import Message
 from rumormill.core.errors import DecodeError, LocalError
 from rumormill.core.event import Event, Head
-from rumormill.wire.envelope import decode_envelope, encode_envelope, is_enveloped
+from rumormill.wire.envelope import MAGIC, decode_envelope, encode_envelope, is_enveloped
 
 
 def payload(
@@ -23,9 +23,9 @@ def payload(
     content_type: str | None = None,
 ) -> bytes:
     """What travels of an event."""
-    data = as_bytes("data", data)
+    data = data if type(data) is bytes else as_bytes("data", data)
     plain = key is None and headers is None and content_type is None
-    if plain and not is_enveloped(data):
+    if plain and not data.startswith(MAGIC):
         return data
     if headers is not None and not isinstance(headers, Mapping):
         raise LocalError(f"headers: give a dict of text by name, not {type(headers).__name__}")

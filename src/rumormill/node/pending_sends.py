@@ -16,7 +16,8 @@ from rumormill.core.errors import LocalError
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import SendDropped
 from rumormill.core.messages import WireMessage
-from rumormill.libp2p.connection import Connection, until
+from rumormill.libp2p.closing import until
+from rumormill.libp2p.connection import Connection
 from rumormill.libp2p.swarm import Swarm
 from rumormill.node.channel import Channel, MachineSide
 from rumormill.node.config import NodeConfig

@@ -7,11 +7,13 @@ from typing import Final
 
 from rumormill.core.api import PeerClock, PeerView
 from rumormill.core.ids import Topic as TopicName
+from rumormill.core.machine import View
 from rumormill.libp2p.lan import heard_on
 from rumormill.libp2p.resolving import resolve
 from rumormill.node.config import parsed_ticket
 from rumormill.node.life import NodeLife
 from rumormill.node.peer_clocks import ask_clocks
+from rumormill.trace.entries import Observer
 from rumormill.wire import keys
 from rumormill.wire.multiaddr import Multiaddr
 from rumormill.wire.tickets import MAX_TICKET_ADDRESSES
@@ -51,16 +53,46 @@ class Presence(NodeLife):
         return [str(link.network) for link in found]
 
     @property
+    def reachability(self) -> list[str]:
+        """What is known of who reaches this node, a sentence each: whether peers that were asked
+        could dial it, or that it is reached by relay only, and why; then the details."""
+        self._check_running()
+        return self._reach.report()
+
+    @property
     def peers(self) -> list[PeerView]:
         """The connected peers."""
         self._check_running()
-        return self._driver.view_peers()
+        driver, views = self._driver, []
+        scores = driver.machine.view().scores
+        for peer, connection in self._swarm.connections.items():
+            channel = driver.channels.get(peer)
+            view = PeerView(keys.PeerId(peer), connection.remote_address, connection.outbound)
+            if channel is not None:
+                held = (channel.protocol, channel.queued_messages, channel.queued_bytes)
+                view = PeerView(view.id, view.address, view.outbound, *held, scores.get(peer))
+            views.append(view)
+        return views
 
     @property
     def refusals(self) -> dict[str, int]:
         """What peers were refused or cut off for, how often, by reason."""
         self._check_running()
         return self._swarm.refusals()
+
+    def view(self) -> View:
+        """What this node's protocol shows of itself: subscriptions, links by kind, scores."""
+        self._check_running()
+        return self._driver.machine.view()
+
+    def add_observer(self, observer: Observer) -> None:
+        """Have an observer see the trace from now on, as `Node(observers=…)` from the start."""
+        self._check_running()
+        self._recorder.add(observer)
+
+    def remove_observer(self, observer: Observer) -> None:
+        """Show an observer no more of the trace."""
+        self._recorder.remove(observer)
 
     async def peer_clocks(
         self,

@@ -40,10 +40,7 @@ class NodeQuestions(NodeLife):
 
     def version_of(self, event: Event) -> TopicVersion:
         """Read the version of a topic that an event announces whose `via` is "version"."""
-        found = topics.making_of(self._spec, "version_of").announced(event)
-        if found is None:
-            raise LocalError(f"the event {event.id.hex()} announces no version of a topic")
-        return found
+        return topics.version_of(self._spec, event)
 
     async def fetch_history(
         self,

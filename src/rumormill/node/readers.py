@@ -13,13 +13,14 @@ when all queues together have no room left. The rule: a slow reader costs itself
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from rumormill.core.ids import PeerId
 from rumormill.libp2p.connection import Connection
+from rumormill.libp2p.swarm import Swarm
 from rumormill.node.channel import Channel
 from rumormill.node.config import NodeConfig
 
@@ -153,3 +154,15 @@ class Readers:
         self._judge(self._now())
         if not self.hold_up():
             self._on_room()
+
+
+def unsent(
+    swarm: Swarm, channels: Mapping[PeerId, Channel], answers: Sequence[Mapping[PeerId, int]]
+) -> dict[Connection, int]:
+    """What waits for each peer: in the queue of its channel, as answers, in its connections."""
+    found = {each: each.unsent for each in swarm.spares.values()}
+    for peer, connection in swarm.connections.items():
+        found[connection] = connection.unsent + sum(each.get(peer, 0) for each in answers)
+        if (channel := channels.get(peer)) is not None:
+            found[connection] += channel.queued_bytes
+    return found

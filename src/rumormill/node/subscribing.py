@@ -17,7 +17,7 @@ from rumormill.node import synced, topics
 from rumormill.node.groups import NamedSubscription
 from rumormill.node.kin import Kin, join_kin
 from rumormill.node.life import NodeLife
-from rumormill.node.subscription import Overflow, Subscription
+from rumormill.node.subscription import NAMELESS, Overflow, Subscription
 
 
 class SubscribeOptions(TypedDict, total=False):
@@ -25,6 +25,7 @@ class SubscribeOptions(TypedDict, total=False):
 
     name: str | None
     auto_ack: bool
+    ack_within: float | None
     history: Literal["missed", "all", "none"] | None
     since: float | None
     since_offset: int | None
@@ -48,6 +49,7 @@ class NodeSubscriptions(NodeLife):
         *,
         name: str | None = None,
         auto_ack: bool = True,
+        ack_within: float | None = None,
         history: Literal["missed", "all", "none"] | None = None,
         since: float | None = None,
         since_offset: int | None = None,
@@ -72,6 +74,8 @@ class NodeSubscriptions(NodeLife):
         With a `name`, the position is remembered: the next subscription of that name, also in a
         later life, goes on behind what was acknowledged, and several at a time share the events.
         Asking for the next event acknowledges those before; without `auto_ack` only `ack` does.
+        What is not acknowledged `ack_within` so many seconds is given to the next who asks, as it
+        is when this subscription is closed; None waits for ever. Late acknowledgements count too.
 
         With `since_offset`, it is given this node's log from there on, below 0 from the end, what
         is fetched late included; 0 means `history="all"` unless something else is said. A name
@@ -94,14 +98,17 @@ class NodeSubscriptions(NodeLife):
         reach = Reach(recursive, tell_versions, follow_versions, *metas)
         topics.check_reach(self._spec, reach)
         how = (topic, buffer, overflow, where, reach, wanted, follow)
-        if name is None:
-            return await self._open(*how, since_offset)
-        return await self._join(name, auto_ack, *how, since_offset)
+        if name is not None:
+            return await self._join(name, auto_ack, ack_within, *how, since_offset)
+        if ack_within is not None:
+            raise LocalError(f"ack_within: {NAMELESS}")
+        return await self._open(*how, since_offset)
 
     async def _join(
         self,
         name: str,
         auto_ack: bool,
+        ack_within: float | None,
         topic: TopicName,
         buffer: int,
         overflow: Overflow | str,
@@ -122,7 +129,7 @@ class NodeSubscriptions(NodeLife):
         info = self._log.topic(topic) or TopicExtent(topic, 0, 0)
         start = info.next_offset if start is None else info.place(start)
         feed = functools.partial(self._open, topic, buffer, overflow, where, reach, wanted, follow)
-        return await self._groups.join(topic, name, auto_ack, where, start, feed)
+        return await self._groups.join(topic, name, auto_ack, ack_within, where, start, feed)
 
     async def _open(
         self,

@@ -42,6 +42,11 @@ class Overflow(Enum):
     DROP_NEWEST = "drop-newest"
     """Forget the new event, and count it."""
 
+    @classmethod
+    def _missing_(cls, value: object) -> "Overflow":
+        choices = ", ".join(policy.value for policy in cls)
+        raise LocalError(f"overflow: {value!r} is not one of {choices}")
+
 
 class Subscription:
     """An async iterator of events. Close it, or use it as an async context."""
@@ -87,11 +92,7 @@ class Subscription:
         """The topics that are read from the log, in turns."""
         self._size = buffer
         self._where = where
-        try:
-            self._overflow = Overflow(overflow)
-        except ValueError:
-            choices = ", ".join(policy.value for policy in Overflow)
-            raise LocalError(f"overflow: {overflow!r} is not one of {choices}") from None
+        self._overflow = Overflow(overflow)
         self._on_close = on_close
         self._on_lost = on_lost
         self.opened = opened

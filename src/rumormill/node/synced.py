@@ -66,7 +66,12 @@ async def sync_now(driver: Driver, topics: tuple[Topic, ...], seconds: float | N
 
 async def remembered(driver: Driver, topic: Topic) -> None:
     """Wait until a node that is killed would know since when it follows a topic."""
-    await driver.command(Remember(topic))
+    try:
+        await driver.command(Remember(topic))
+    except LocalError:
+        if driver.journal.failure is not None:
+            raise driver.journal.failure from None
+        raise
 
 
 async def remembered_all(driver: Driver, subscription: Subscription) -> Subscription:

@@ -133,6 +133,12 @@ def check_name(name: Topic, config: StoreConfig) -> None:
     check_plain(name)
 
 
+def check_limit(limit: int | None) -> None:
+    """Refuse to read fewer than no events."""
+    if limit is not None and limit < 0:
+        raise LocalError(f"limit: give 0 or more, not {limit}")
+
+
 def check_pattern(name: Topic, spec: ProtocolSpec, since_offset: int | None) -> None:
     """Refuse a pattern where topics have no names, and offsets that could be of one topic only."""
     if spec.topics is not None:
@@ -199,6 +205,14 @@ def making_of(spec: ProtocolSpec, option: str) -> TopicMaking:
             f"{option}: topics of {spec.name} have no such thing; leave it out, or use pulsarcast"
         )
     return spec.topics
+
+
+def version_of(spec: ProtocolSpec, event: Event) -> TopicVersion:
+    """The version of a topic that an event announces."""
+    found = making_of(spec, "version_of").announced(event)
+    if found is None:
+        raise LocalError(f"the event {event.id.hex()} announces no version of a topic")
+    return found
 
 
 async def describe_topic(spec: ProtocolSpec, driver: Driver, topic: Topic) -> dict[str, Any]:
