@@ -88,9 +88,11 @@ def publish(home: Path, topic: str, data: list[bytes]) -> None:
 class LiveNode:
     """`rumormill node --flight` in a process of its own; it can be killed and started again."""
 
-    def __init__(self, home: Path, flight: str = "127.0.0.1:0") -> None:
+    def __init__(self, home: Path, *more: str, flight: str = "127.0.0.1:0") -> None:
         self.home = home
+        self.more = more
         self.endpoint = flight
+        self.ticket = ""
         self._program: Terminal | None = None
 
     def __enter__(self) -> Self:
@@ -106,9 +108,10 @@ class LiveNode:
 
     def start(self) -> None:
         """Start, at the same address as before; wait until the door is open."""
-        arguments = ("--flight", self.endpoint, "--log-level", "error", "--json")
+        arguments = ("--flight", self.endpoint, "--log-level", "error", "--json", *self.more)
         self._program = Terminal("node", "--home", self.home, *arguments)
-        self.endpoint = json.loads(self._program.hears())["flight"]
+        told = json.loads(self._program.hears())
+        self.endpoint, self.ticket = told["flight"], told["tickets"][0]
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         """End the process in the way of a signal."""

@@ -94,6 +94,7 @@ def test_keys_of_the_shared_scenario_can_be_changed() -> None:
         ({"conditions": {"bad": 3}}, r"conditions\.bad: expected a table"),
         ({"name": "../up"}, "name: use letters"),
         ({"scenario": "x.toml"}, "base: excludes scenario"),
+        ({"scenario": {"peers": 5}}, r"is the name of a file; .* is \[base\]"),
         ({"peers": list(range(2, 10_000))}, "more than 100000 runs"),
     ],
 )

@@ -153,7 +153,11 @@ def test_overhead_and_load_equal_the_simulators_figures(milled: Milled, protocol
     assert kinds["control"]["bytes_per_delivery"] == figures["control_bytes"] / remote
     totals = ("rpc", "message", "control", "sync", "sync-data")
     control = {name: row["messages"] for name, row in kinds.items() if name not in totals}
+    causes = {name[8:]: control.pop(name) for name in list(control) if name.startswith("copies: ")}
     assert control == figures["control_messages"]
+    copies = figures["copies_by_cause"]
+    assert causes == {cause: count for cause, count in copies.items() if cause != "spread"}
+    assert sum(copies.values()) == figures["messages_sent"]
     loads = sorted(row["over_mean"] for row in milled.rows("peer_load", run))
     assert loads[-1] == pytest.approx(figures["load_max_over_mean"])
 

@@ -6,8 +6,8 @@ from verify_samples import IDENTITY, MAKERS
 
 from rumormill.core.event import Event
 from rumormill.node.identity import SignatureVerifier
+from rumormill.node.verdicts import Verdict, verify_event
 from rumormill.protocols.pubsub.message_ids import content_hash
-from rumormill.spark.verifying import Verdict, verify_event
 
 VERIFIER = SignatureVerifier()
 

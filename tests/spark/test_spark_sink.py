@@ -164,3 +164,44 @@ def test_rows_that_cannot_be_published(
     """One sentence says why."""
     with pytest.raises(Exception, match=complaint):
         writing(spark.createDataFrame([], columns), node, **options).save()
+
+
+def test_insert_into_a_table_publishes(spark: Any, node: LiveNode) -> None:
+    """Named columns, and the topic too where the table has one only; what the log fills cannot be
+    inserted, and nothing is overwritten."""
+    place = f"node '{node.endpoint}', token '{node.token}'"
+    for name, topics in (("one", "it\\'s"), ("two", "ink,pen")):
+        options = f"OPTIONS ({place}, subscribe '{topics}', includeHeaders 'true')"
+        spark.sql(f"CREATE TABLE {name} USING rumormill {options}")
+    try:
+        spark.sql("INSERT INTO one (key, value) VALUES (BINARY('k'), BINARY('a')), (NULL, X'62')")
+        headers = "array(named_struct('key', 'h', 'value', BINARY('v')))"
+        spark.sql(
+            f"INSERT INTO two (topic, value, headers) SELECT 'ink', value, {headers} FROM one"
+        )
+        spark.table("one").selectExpr("value", "'pen' AS topic").write.option(
+            "node", node.endpoint
+        ).option("token", node.token).format("rumormill").mode("append").save()
+        rows = spark.sql("SELECT key, value, offset FROM one").collect()
+        assert {(row.key, row.value) for row in rows} == {(b"k", b"a"), (None, b"b")}
+        assert sorted(row.offset for row in rows) == [0, 1]
+        (head,) = spark.sql("SELECT headers FROM two WHERE topic = 'ink' AND offset = 0").collect()
+        assert [(each.key, each.value) for each in head.headers] == [("h", b"v")]
+        assert sorted(published(node, "pen")) == ["a", "b"]
+        for statement, sentence in (
+            ("INSERT INTO one SELECT * FROM one", "for the log to fill: say which columns"),
+            (
+                "INSERT INTO one (value, publisher) VALUES (X'61', 'me')",
+                "column 'publisher' is for",
+            ),
+            ("INSERT INTO two (value) VALUES (X'61')", "CANNOT_FIND_DATA"),
+            ("INSERT OVERWRITE one (value) VALUES (X'61')", "(?s)overwrite|append"),
+        ):
+            with pytest.raises(Exception, match=sentence):
+                spark.sql(statement)
+        assert spark.table("one").count() == 2, "nothing of them was published"
+        with EventLog(node.home, read_only=True) as log:
+            assert "it's" in [each.name for each in log.topics()]
+    finally:
+        spark.sql("DROP TABLE one")
+        spark.sql("DROP TABLE two")

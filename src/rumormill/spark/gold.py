@@ -134,7 +134,8 @@ def overhead(traces: DataFrame, quality: DataFrame) -> DataFrame:
     `rpc` is everything, `message` the published messages and their bytes, `control` the rest. The
     kinds of control are counted; a trace does not say how an RPC's bytes are shared among them.
     Where there is sync, `sync` is every RPC of it, and `sync-data` the events in those that have
-    some.
+    some. Messages that were sent for another cause than ordinary spreading are counted besides, as
+    `copies: ` and the cause.
     """
     sent = traces.where(f.col("type") == silver.SEND)
     controls = {name: f"size({name})" for name in ("ihave", "iwant", "graft", "prune", "idontwant")}
@@ -157,12 +158,24 @@ def overhead(traces: DataFrame, quality: DataFrame) -> DataFrame:
         "stack(3, 'rpc', rpcs, bytes, 'message', copies, data, 'control', control, bytes - data)"
         " AS (kind, messages, bytes)",
     ).unionByName(kinds.where("messages > 0"), allowMissingColumns=True)
-    rows = rows.unionByName(_of_sync(sent))
+    rows = rows.unionByName(_of_sync(sent)).unionByName(
+        _of_causes(traces), allowMissingColumns=True
+    )
     remote = quality.where("scope = 'run'").select("run", "remote_deliveries")
     return rows.join(remote, "run", "left").selectExpr(
         "*",
         "messages / nullif(remote_deliveries, 0) AS messages_per_delivery",
         "bytes / nullif(remote_deliveries, 0) AS bytes_per_delivery",
+    )
+
+
+def _of_causes(traces: DataFrame) -> DataFrame:
+    """The rows of `overhead` that say why copies were sent, or came too late to be stopped."""
+    # The trace says of an RPC why its messages were sent, and of a duplicate why it came.
+    told = traces.where(f"cause != '' AND type IN ({silver.SEND}, {silver.DUPLICATE})")
+    copies = f"IF(type = {silver.SEND}, size(messages), 1)"
+    return told.groupBy("run", f.expr("'copies: ' || cause AS kind")).agg(
+        f.expr(f"sum({copies})").alias("messages")
     )
 
 

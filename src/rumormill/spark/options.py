@@ -141,6 +141,12 @@ def options_of_table(options: Mapping[str, str]) -> dict[str, str]:
     return {key[len(_OPTION) :]: value for key, value in marked if key.startswith(_OPTION)}
 
 
+def places_of(options: Mapping[str, str]) -> dict[str, str]:
+    """Those of a table's options that say where its events are."""
+    names = [name.lower() for name in _PLACE]
+    return {key: value for key, value in options.items() if key.lower() in names}
+
+
 def columns_wanted(options: Mapping[str, str]) -> dict[str, bool]:
     """Whether the columns that are not always there are asked for."""
     given = canonical(options, READ_OPTIONS)

@@ -4,12 +4,10 @@ Each place has a log of its own, in the order in which events came to it. So a p
 as Kafka has them: its number in the option is the row's `partition`, and `offset` is the offset in
 its log. An event that several places have is one row. The rules:
 
-A batch gives every event that is in the range of at least one place, once: from the first place in
-whose range it is. A stream gives an event with the first batch that reaches it in any place, and
-from the first place there. Both are decided by asking the others where they have an event, which is
-the same answer whenever it is asked; so a batch that is run again is the same batch, as long as the
-same places answer. A place that does not answer is passed over, and goes on where it was when it is
-back.
+A batch read gives every event that is in the range of at least one place, once: from the first
+place in whose range it is, which is decided by asking the others where they have it. A stream gives
+an event with the first batch that reaches it in any place (`merging`). A place that does not answer
+is passed over, and in a stream goes on where it was when it is back.
 """
 
 import contextlib
@@ -77,11 +75,12 @@ def as_json(offsets: Mapping[Line, int], places: int) -> dict[str, Any]:
 
 
 def from_json(kept: Mapping[str, Any]) -> Offsets:
-    """The opposite; what one place wrote is understood when it has become the first of several."""
+    """The opposite; what one place wrote is understood when it has become the first of several, and
+    what else a stream of several keeps is left out."""
     found: Offsets = {}
     for topic, value in kept.items():
         by_place = value if isinstance(value, Mapping) else {"0": value}
-        found |= {(topic, int(number)): offset for number, offset in by_place.items()}
+        found |= {(topic, int(name)): by_place[name] for name in by_place if name.isdigit()}
     return found
 
 
@@ -94,24 +93,6 @@ def batch_others(ranges: Mapping[Line, Range]) -> dict[Line, tuple[tuple[int, in
             if name == topic and other < number and each.start < each.stop
         )
         for topic, number in ranges
-    }
-
-
-def stream_others(
-    start: Mapping[Line, int], end: Mapping[Line, int], live: Mapping[int, object]
-) -> dict[Line, tuple[tuple[int, int, int], ...]]:
-    """For a batch of a stream: what was given before, or is given by an earlier place now."""
-
-    def behind(line: Line, number: int) -> int:
-        return end[line] if line[1] < number else min(start.get(line, 0), end[line])
-
-    return {
-        (topic, number): tuple(
-            (line[1], 0, behind(line, number))
-            for line in end
-            if line[0] == topic and line[1] != number and line[1] in live and behind(line, number)
-        )
-        for topic, number in end
     }
 
 
@@ -136,7 +117,7 @@ def read_line(
             own = batch
             for source, low, high in asked:
                 own = _without(own, piece.topic, source, low, high)
-            yield _numbered(own.select(list(columns)), piece.partition)
+            yield numbered(own.select(list(columns)), piece.partition)
 
 
 def _without(batch: Any, topic: str, source: Any, low: int, high: int) -> Any:
@@ -148,7 +129,7 @@ def _without(batch: Any, topic: str, source: Any, low: int, high: int) -> Any:
     return batch if all(own) else batch.filter(arrow.array(own, arrow.bool_()))
 
 
-def _numbered(batch: Any, partition: int) -> Any:
+def numbered(batch: Any, partition: int) -> Any:
     """A batch with the number of its place."""
     place = batch.schema.get_field_index("partition")
     if not partition or place < 0:

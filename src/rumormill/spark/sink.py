@@ -9,6 +9,7 @@ only protects against tasks that are run again.
 
 import uuid
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, Final
 
@@ -31,6 +32,23 @@ _COLUMNS: Final = {
 }
 """What can be published, and as which types."""
 
+LEFT_OUT: Final[dict[str, tuple[str, object]]] = {
+    "partition": ("0", 0),
+    "offset": ("-1L", -1),
+    "timestamp": ("TIMESTAMP '1970-01-01 00:00:00+00:00'", datetime.fromtimestamp(0, UTC)),
+    "timestampType": ("1", 1),
+    "id": ("X''", b""),
+    "author": ("X''", b""),
+    "publisher": ("''", ""),
+    "created": ("NULL", None),
+    "parents": ("array()", []),
+    "metadata": ("array()", []),
+    "proof": ("X''", b""),
+    "payload": ("NULL", None),
+}
+"""Columns of a table that only the log can fill, with what `INSERT` puts there when nothing is said
+of them: in SQL, and as a task sees it."""
+
 
 class Published(datasource.WriterCommitMessage):
     """A task has published its rows; with the beginning of its key."""
@@ -39,14 +57,16 @@ class Published(datasource.WriterCommitMessage):
         self.prefix = prefix
 
 
-def check_rows(schema: StructType, options: WriteOptions) -> None:
-    """Refuse columns that cannot be published."""
+def check_rows(schema: StructType, options: WriteOptions, *, of_table: bool = False) -> None:
+    """Refuse columns that cannot be published; a table has those of the log besides."""
     kinds = {each.name: each.dataType for each in schema}
     if "value" not in kinds:
         raise ConfigError("the rows to publish have no column value (string or binary)")
     if options.topic is None and "topic" not in kinds:
         raise ConfigError("topic: set this option, or give the rows a column topic")
     for name, kind in kinds.items():
+        if of_table and name in LEFT_OUT:
+            continue
         if name not in _COLUMNS:
             raise ConfigError(
                 f"column {name!r} is not published: select of {', '.join(_COLUMNS)} only"
@@ -56,6 +76,19 @@ def check_rows(schema: StructType, options: WriteOptions) -> None:
                 f"column {name!r} cannot be {kind.simpleString()}: make it"
                 f" {' or '.join(_COLUMNS[name])}"
             )
+
+
+def _said(batch: Any) -> Any:
+    """What there is to publish of rows of a table."""
+    for name in batch.schema.names:
+        if name in LEFT_OUT:
+            nothing = LEFT_OUT[name][1]
+            if any(each != nothing for each in batch.column(name).to_pylist()):
+                raise LocalError(
+                    f"column {name!r} is for the log to fill: say which columns you insert, of"
+                    f" {', '.join(_COLUMNS)}"
+                )
+    return batch.select([name for name in batch.schema.names if name in _COLUMNS])
 
 
 def _send(options: WriteOptions, prefix: str, rows: Iterator[Any]) -> Published:
@@ -73,15 +106,18 @@ def _send(options: WriteOptions, prefix: str, rows: Iterator[Any]) -> Published:
 class BatchWriter(datasource.DataSourceArrowWriter):
     """Publishes a table once."""
 
-    def __init__(self, options: WriteOptions, schema: StructType) -> None:
-        check_rows(schema, options)
-        self._options = options
+    def __init__(
+        self, options: WriteOptions, schema: StructType, *, of_table: bool = False
+    ) -> None:
+        check_rows(schema, options, of_table=of_table)
+        self._options, self._of_table = options, of_table
         self._named = options.write_id is not None
         self._prefix = f"write {options.write_id or uuid.uuid4()} "
 
     def write(self, iterator: Iterator[Any]) -> Published:
         """Publish the rows of one task."""
-        return _send(self._options, self._prefix, iterator)
+        rows = map(_said, iterator) if self._of_table else iterator
+        return _send(self._options, self._prefix, rows)
 
     def commit(self, messages: list[datasource.WriterCommitMessage | None]) -> None:
         """Nobody can run this job again under an id of its own."""

@@ -25,10 +25,13 @@ from rumormill.core.errors import ConfigError
 from rumormill.log.model import Range
 from rumormill.spark import planning
 from rumormill.spark.access import Condition, condition_of, narrowed, wants_topic
+from rumormill.spark.followed import Followed, state_as_json, state_from_json
+from rumormill.spark.merging import MAX_PLANNED, Merger, Share, read_share
 from rumormill.spark.options import (
     ReadOptions,
     columns_wanted,
     options_of_table,
+    places_of,
     read_options,
     write_options,
 )
@@ -42,9 +45,8 @@ from rumormill.spark.replicas import (
     lines_of,
     reach,
     read_line,
-    stream_others,
 )
-from rumormill.spark.sink import BatchWriter, StreamWriter
+from rumormill.spark.sink import LEFT_OUT, BatchWriter, StreamWriter
 
 _HEADERS: Final = types.ArrayType(
     StructType(
@@ -97,11 +99,7 @@ class RumormillSource(datasource.DataSource):
         of_table = options_of_table(self.options)
         wanted = columns_wanted(of_table or self.options)
         found = [each for each in FULL_SCHEMA if wanted.get(each.name, True)]
-        if of_table:
-            first = found[0]
-            kept = {_KEPT: json.dumps(of_table)}
-            found[0] = StructField(first.name, first.dataType, first.nullable, kept)
-        return StructType(found)
+        return StructType(_of_table(found, of_table) if of_table else found)
 
     def reader(self, schema: StructType) -> "BatchReader":
         """A batch read."""
@@ -115,8 +113,7 @@ class RumormillSource(datasource.DataSource):
 
     def _with_kept(self, schema: StructType) -> dict[str, str]:
         """The options of this read, over those of the table that is read."""
-        kept = [each.metadata[_KEPT] for each in schema if each.metadata and _KEPT in each.metadata]
-        found = {**(json.loads(kept[0]) if kept else {}), **self.options}
+        found = {**_kept(schema), **self.options}
         if not found:
             raise ConfigError(
                 "no option has come: Spark forgets the OPTIONS of a table that is created with a"
@@ -128,13 +125,40 @@ class RumormillSource(datasource.DataSource):
         """A batch write."""
         if overwrite:
             raise ConfigError("mode: what is published stays; use append")
-        return BatchWriter(write_options(self.options), schema)
+        kept = {} if self.options else _kept(schema)  # INSERT INTO a table comes without options
+        options = write_options(places_of(kept) or self.options)
+        return BatchWriter(options, schema, of_table=bool(kept))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
         """A stream write."""
         if overwrite:
             raise ConfigError("outputMode: what is published stays; use append or update")
         return StreamWriter(write_options(self.options), schema)
+
+
+def _of_table(columns: list[StructField], options: dict[str, str]) -> list[StructField]:
+    """Columns of a table: the first keeps the options, and those that only the log can fill have
+    something for `INSERT` to put there."""
+    left_out = {name: sql for name, (sql, _) in LEFT_OUT.items()}
+    topics = [*filter(None, map(str.strip, options.get("subscribe", "").split(",")))]
+    if len(topics) == 1:
+        left_out["topic"] = "'" + topics[0].replace("\\", "\\\\").replace("'", "\\'") + "'"
+    found = []
+    for column in columns:
+        notes = {_KEPT: json.dumps(options)} if column is columns[0] else {}
+        if column.name in left_out:
+            notes |= dict.fromkeys(("CURRENT_DEFAULT", "EXISTS_DEFAULT"), left_out[column.name])
+        found.append(StructField(column.name, column.dataType, column.nullable, notes))
+    return found
+
+
+def _kept(schema: StructType) -> dict[str, str]:
+    """The options of the table that a schema comes from."""
+    for column in schema:
+        if column.metadata and _KEPT in column.metadata:
+            found: dict[str, str] = json.loads(column.metadata[_KEPT])
+            return found
+    return {}
 
 
 def _columns(schema: StructType) -> list[str]:
@@ -239,7 +263,7 @@ class BatchReader(datasource.DataSourceReader):
 
 class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows topics. Offsets are the next to read, by topic, in the order of names; where there
-    are several places, by topic and place."""
+    are several places, by topic and place, with what was given beside them (`followed`)."""
 
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
         self._options = options
@@ -248,8 +272,7 @@ class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
         self._target: Offsets | None = None
         self._batch_at: float | None = None
         """When the last batch was begun, by the monotonic clock."""
-        self._unread: Offsets = {}
-        """Where a batch should have begun to read at a place that was gone by then."""
+        self._merger = Merger(options) if len(options.places) > 1 else None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Where a query begins that has no checkpoint."""
@@ -265,7 +288,13 @@ class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
                 else:
                     begin = self._start_of_nothing(name, number)
                 start[name, number] = begin
-        return self._json(start)
+        if self._merger is None:
+            return self._json(start)
+        found: dict[str, Followed] = {}
+        for (name, number), begin in start.items():
+            own = found.setdefault(name, Followed())
+            own.offsets[number] = own.since[number] = begin
+        return state_as_json(found)
 
     def _start_of_nothing(self, topic: str, number: int) -> int:
         """A topic that nobody has written to yet begins at 0."""
@@ -287,12 +316,13 @@ class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Read up to what is there now, and then stop."""
-        self._target = self._ends({})
+        self._target = self._ends({}, self._extents())
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """How far the next batch goes."""
         begun = from_json(start)
-        end = self._ends(begun)
+        live = self._extents()
+        end = self._ends(begun, live)
         if self._target is not None:
             target = self._target
             end = {
@@ -301,27 +331,27 @@ class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
                 if line in target or line in begun
             }
         elif self._should_wait(begun, end):
-            return self._json(begun)
-        if isinstance(limit, ReadMaxRows):
-            end = planning.limited(begun, end, limit.max_rows)
-        # Go back at once, and go on from there with the batch behind.
-        end |= {line: place for line, place in self._unread.items() if begun.get(line, 0) > place}
-        self._unread = {}
-        if end != begun:
-            self._batch_at = time.monotonic()
-        return self._json(end)
+            return dict(start)
+        if end == begun:
+            return dict(start)
+        self._batch_at = time.monotonic()
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        if self._merger is not None:
+            state = state_from_json(start)
+            return state_as_json(self._merger.plan(state, end, live, most or MAX_PLANNED))
+        return self._json(end if most is None else planning.limited(begun, end, most))
 
     def _should_wait(self, begun: Offsets, end: Offsets) -> bool:
         """Whether there are fewer events than a batch should have, and there is time for more."""
         least, last = self._options.min_offsets, self._batch_at
-        if least is None or last is None or self._unread:
+        if least is None or last is None:
             return False
         waiting = sum(stop - begun.get(line, 0) for line, stop in end.items())
         return waiting < least and time.monotonic() - last < self._options.max_delay
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
         """Where the topics end now, for the query's progress."""
-        return self._json(self._ends({}))
+        return self._json(self._ends({}, self._extents()))
 
     def _extents(self) -> Extents:
         """What is there; the first time, behind what is to be fetched."""
@@ -330,10 +360,10 @@ class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
             self._fetched = True
         return reach(self._options.places)
 
-    def _ends(self, begun: Offsets) -> Offsets:
+    def _ends(self, begun: Offsets, live: Extents) -> Offsets:
         """Where all topics end; at a place that does not answer, where they were."""
         ends = dict(begun)
-        for number, topics in self._extents().items():
+        for number, topics in live.items():
             own = {topic: place for (topic, other), place in begun.items() if other == number}
             found = planning.latest(self._options, own, topics)
             ends |= {(topic, number): stop for topic, stop in found.items()}
@@ -343,31 +373,24 @@ class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
         self, start: Mapping[str, Any], end: Mapping[str, Any]
     ) -> Sequence[datasource.InputPartition]:
         """Cut a batch into tasks: the same offsets give the same tasks."""
-        options, begun, ends = self._options, from_json(start), from_json(end)
-        live = reach(options.places)
-        others = stream_others(begun, ends, live)
+        options, live = self._options, reach(self._options.places)
+        if self._merger is not None:
+            shares = self._merger.tasks(state_from_json(start), state_from_json(end), live)
+            return [RangePartition(share) for share in shares]
+        begun = from_json(start)
         ranges = []
-        for (topic, number), stop in ends.items():
-            extent = live.get(number, {}).get(topic)
-            begin = begun.get((topic, number))
-            if begin is None:  # the first place had nothing then, and another one is new
-                begin = extent.first_offset if extent is not None and number else 0
-            if begin >= stop:
-                continue
-            if number not in live:
-                self._unread[topic, number] = begin
-                continue
+        for line, stop in from_json(end).items():
+            topic, begin = line[0], begun.get(line, 0)
+            extent = live[0].get(topic)
             if extent is not None and begin < min(extent.first_offset, stop):
                 planning.lost(options, topic, begin, extent.first_offset)
-            ranges.append(Piece(topic, begin, stop, number, others[topic, number]))
+            ranges.append(Piece(topic, begin, stop))
         cut = planning.pieces(ranges, options.min_partitions, options.max_records)
         return [RangePartition(piece) for piece in cut]
 
     def read(self, partition: datasource.InputPartition) -> Iterator[Any]:
         """Read one range."""
-        return read_line(
-            self._options.places,
-            partition.value,
-            self._columns,
-            fail_on_data_loss=self._options.fail_on_data_loss,
-        )
+        piece, places, fail = partition.value, self._options.places, self._options.fail_on_data_loss
+        if isinstance(piece, Share):
+            return read_share(places, piece, self._columns, fail_on_data_loss=fail)
+        return read_line(places, piece, self._columns, fail_on_data_loss=fail)

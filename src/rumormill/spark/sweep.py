@@ -115,6 +115,8 @@ class Grid(msgspec.Struct, frozen=True):
         name = table.get("name", "sweep")
         if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", name):
             raise ConfigError("name: use letters, digits, dot, dash and underscore, 100 at most")
+        if isinstance(table.get("scenario"), dict):
+            raise ConfigError("scenario: is the name of a file; a table with its keys is [base]")
         if "scenario" in table and "base" in table:
             raise ConfigError("base: excludes scenario: give one of them")
         if "scenario" in table:
