@@ -15,7 +15,8 @@ processor too.
 
 For each flood the table shows
 
-    delivered   of the honest pair's messages, from the beginning to the end
+    delivered   of the honest pair's messages, from the beginning to the end: one that could not be
+                published is one that was not delivered
     p99         of their delays, with the calm value, and the ratio (at most 3)
     turn        the longest that one callback kept the node's event loop (at most 100 ms)
     memory      by which the node grew during a flood, at most (its cap is 128 MiB)

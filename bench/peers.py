@@ -1,9 +1,10 @@
 """Claim: a durable, signed rumormill message costs little more than the cryptography it needs.
 
 Measures rumormill in its default durable mode and in memory mode, the floor (see
-`contestants/floor_peer.py`), and py-libp2p and js-libp2p where they are installed, interleaved in
+`contestants/floor_peer.py`), and go-, js- and py-libp2p where they are installed, interleaved in
 one run: separate processes, loopback, signed messages of 1 KiB. CPU time per delivery over all
-processes is the figure to trust; rates and latencies depend on what else the machine does.
+processes is the figure to trust; rates and latencies depend on what else the machine does. Bytes
+are those that arrive at TCP sockets, per delivery, for each byte of the payload.
 
     1 -> 1    one publisher, one subscriber
     1 -> 20   one publisher, 20 subscribers in one process
@@ -19,11 +20,13 @@ processes from their beginning until then, Python's own start included.
 rumormill and the floor make a publisher wait when a receiver falls behind, so their CPU time is
 that of a burst. The others drop instead: theirs is that of the highest rate at which nothing is
 lost, after a warm-up. Because a burst lets messages share work, 1 -> 1 is also measured at one
-moderate rate that every system but py-libp2p keeps.
+moderate rate that every system but py-libp2p keeps, and at 100 messages a second, where nothing is
+shared: there latencies are taken as well. In the mesh rumormill is measured with `trunk` on, too.
 
-`--quick` measures rumormill and the floor only, in two minutes. The other systems are looked for
-where `RUMORMILL_INTEROP_CACHE` says, or where the interop tests install them. `--before` names a
-checkout of another version, which is measured in the same rounds.
+`--quick` measures rumormill and the floor only, in two minutes. js and py are looked for where
+`RUMORMILL_INTEROP_CACHE` says, or where the interop tests install them; go is built there with the
+pins of those tests, if Go is installed. `--before` names a checkout of another version, which is
+measured in the same rounds.
 """
 
 import argparse
@@ -46,6 +49,12 @@ from typing import Any
 
 TREE = Path(__file__).resolve().parent.parent
 HERE = TREE / "bench" / "contestants"
+sys.path.insert(0, str(HERE))
+
+from go_program import go_program  # noqa: E402 (beside the contestants)
+from sockets import received_bytes  # noqa: E402
+from stage import SIZE  # noqa: E402
+
 ANSWER_WITHIN = 120.0
 MESH = 20
 LINKS = 8
@@ -60,6 +69,7 @@ FORM = 15.0
 CACHE_VARIABLE = "RUMORMILL_INTEROP_CACHE"
 
 FOREIGN_PACE = {
+    "go-libp2p": {"1 -> 1": 2000.0, "1 -> 20": 300.0, "mesh": 150.0},
     "js-libp2p": {"1 -> 1": 400.0, "1 -> 20": 300.0, "mesh": 15.0},
     "py-libp2p": {"1 -> 1": 100.0, "1 -> 20": 80.0, "mesh": 3.0},
 }
@@ -67,7 +77,8 @@ FOREIGN_PACE = {
 at which nothing is lost; the search begins here."""
 
 COMMON_PACE = 1000.0
-"""Messages a second, 1 -> 1, for the comparison at one rate."""
+SLOW_PACE = 100.0
+"""Messages a second, 1 -> 1, for the comparisons at one rate."""
 
 BURSTS = {"1 -> 1": 5000, "1 -> 20": 500, "mesh": 400, "formed": 400}
 
@@ -78,8 +89,14 @@ TARGETS = [
     ("rumormill", "js-libp2p", "1 -> 1", 1 / 2),
     ("rumormill", "py-libp2p", "mesh", 1 / 15),
     ("rumormill", "js-libp2p", "mesh", 1 / 4),
+    ("rumormill", "go-libp2p", "1 -> 1", 1.0),
+    ("rumormill", "go-libp2p", "1 -> 20", 1.0),
+    ("rumormill", "go-libp2p", "mesh", 1.5),
+    ("rumormill, trunk", "go-libp2p", "mesh", 1.0),
 ]
 """Whose CPU per delivery may be at most so many times whose, and where."""
+SLOW_TARGETS = {"slow": 1.2, "p50": 1.5}
+"""How many times go's may be what a message costs at the slow pace, and how long it takes."""
 
 
 class Process:
@@ -91,6 +108,7 @@ class Process:
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
         )
+        self.pid = self._process.pid
         self._pending = b""
 
     def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
@@ -145,6 +163,8 @@ class System:
     settings: tuple[str, ...] = SETTINGS[:3]
     knows_links: bool = False
     """Whether it is to be told that links are given."""
+    options: tuple[str, ...] = ()
+    """What it is told last."""
     results: dict[str, dict[str, list[float]]] = field(default_factory=dict)
 
     def note(self, setting: str, **values: float) -> None:
@@ -178,6 +198,7 @@ class Arena:
         for process in self.processes:
             process.ask("begin")
         cpu, _, _ = self.stats()
+        arrived = self.received_bytes()
         seconds = self.publisher.ask("publish", node=0, count=count, rate=rate)["seconds"]
         expected = count * self.receivers
         received, quiet_since = -1, time.monotonic()
@@ -190,10 +211,14 @@ class Arena:
             time.sleep(0.05)
         return {
             "cpu": (used - cpu) / max(received, 1) * 1e6,
+            "bytes": (self.received_bytes() - arrived) / max(received, 1) / SIZE,
             "rate": count / seconds,
             "lost": float(expected - received),
             "repeated": float(repeated),
         }
+
+    def received_bytes(self) -> int:
+        return sum(received_bytes(process.pid) for process in self.processes)
 
     def latencies(self) -> list[float]:
         found = [process.ask("latencies")["latencies"] for process in self.processes]
@@ -205,9 +230,10 @@ def arena(system: System, setting: str, scratch: Path) -> Iterator[Arena]:
     """Start a system in a setting; stop it in the end."""
     home = Path(tempfile.mkdtemp(dir=scratch))
     sizes = {"1 -> 1": (1, 1), "1 -> 20": (1, 20)}.get(setting, (MESH // 2, MESH // 2))
-    links_are = ["given" if setting in GIVEN else "found"] if system.knows_links else []
+    last = ["given" if setting in GIVEN else "found"] if system.knows_links else []
+    last += system.options
     processes = [
-        Process([*system.command(size, home / str(number)), *links_are], system.tree)
+        Process([*system.command(size, home / str(number)), *last], system.tree)
         for number, size in enumerate(sizes)
     ]
     try:
@@ -292,7 +318,8 @@ def measure(system: System, setting: str, scratch: Path, options: argparse.Names
             if not paced["lost"]:
                 system.note(setting, paced=paced["cpu"])
         if setting == "1 -> 1":
-            stage.run(200 if options.quick else 500, 100)
+            slow = stage.run(200 if options.quick else 500, SLOW_PACE)
+            system.note(setting, slow=slow["cpu"])
             delays = stage.latencies()
             if delays:
                 p50, p99 = delays[len(delays) // 2], delays[len(delays) * 99 // 100]
@@ -344,6 +371,9 @@ def versions(tree: Path, before: str = "") -> list[System]:
         system.knows_links = True
         if (tree / "src" / "rumormill" / "members").exists():
             system.settings = SETTINGS
+    if not before:
+        found.append(python_system("rumormill, trunk", "rumormill_peer.py", tree=tree))
+        found[2].knows_links, found[2].settings, found[2].options = True, ("mesh",), ("trunk",)
     return found
 
 
@@ -352,6 +382,8 @@ def foreign_systems() -> list[System]:
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     cache = Path(os.environ.get(CACHE_VARIABLE) or Path(base) / "rumormill" / "interop")
     systems = []
+    if (program := go_program(cache)) is not None:
+        systems.append(foreign("go-libp2p", [str(program)], warm_ups=1))
     for folder in sorted(mark.parent for mark in cache.glob("js-*/ready"))[-1:]:
         script = folder / f"bench-{os.getpid()}.mjs"  # packages are looked for beside the script
         shutil.copy(HERE / "js_peer.mjs", script)
@@ -381,6 +413,8 @@ def main() -> None:
         systems += versions(options.before.resolve(), "before: ")
     if not options.quick:
         systems += foreign_systems()
+    if options.systems:
+        systems = [system for system in systems if system.name in options.systems]
     with tempfile.TemporaryDirectory(prefix="rumormill-bench-") as scratch:
         for _ in range(options.rounds):
             for setting in options.settings:
@@ -399,6 +433,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="how often everything is measured")
     parser.add_argument("--before", type=Path, help="a checkout with its .venv, to compare with")
     parser.add_argument("--setting", dest="settings", action="append", choices=SETTINGS)
+    parser.add_argument("--system", dest="systems", action="append", help="measure this one only")
     options = parser.parse_args()
     options.rounds = options.rounds or (1 if options.quick else 3)
     options.settings = options.settings or list(SETTINGS)
@@ -415,22 +450,36 @@ def report(systems: list[System], options: argparse.Namespace) -> None:
     print()
     by_name = {system.name: system for system in systems}
     for ours, other, setting, target in TARGETS:
-        mine = by_name[ours].value(setting, "cpu")
-        theirs = by_name[other].value(setting, "cpu") if other in by_name else None
-        if mine is not None and theirs is not None:
-            ratio = mine / theirs
+        ratio = ratio_of(by_name, ours, other, setting, "cpu")
+        if ratio is not None:
             verdict = "holds" if ratio <= target else "missed"
             print(f"{setting:8} {ours} = {ratio:.3f} x {other}   (at most {target:.3f}: {verdict})")
-            mine = by_name[ours].value(setting, "paced")
-            theirs = by_name[other].value(setting, "paced")
-            if mine is not None and theirs is not None:
-                print(f"         at {COMMON_PACE:.0f} msg/s: {mine / theirs:.3f} x {other}")
+            if (paced := ratio_of(by_name, ours, other, setting, "paced")) is not None:
+                print(f"         at {COMMON_PACE:.0f} msg/s: {paced:.3f} x {other}")
+    for name, most in SLOW_TARGETS.items():
+        for ours in ("rumormill", "rumormill, memory"):
+            ratio = ratio_of(by_name, ours, "go-libp2p", "1 -> 1", name)
+            if ratio is not None:
+                what = f"{ours}, {name} at {SLOW_PACE:.0f} msg/s"
+                print(f"1 -> 1   {what} = {ratio:.3f} x go-libp2p   (at most {most:.3f})")
+
+
+def ratio_of(
+    by_name: dict[str, System], ours: str, other: str, setting: str, figure: str
+) -> float | None:
+    """How many times the other's figure ours is; None if one of them was not measured."""
+    if ours not in by_name or other not in by_name:
+        return None
+    mine, theirs = (by_name[name].value(setting, figure) for name in (ours, other))
+    return None if mine is None or not theirs else mine / theirs
 
 
 def describe(system: System, setting: str) -> Iterator[str]:
     formats = {
         "cpu": "{:7.0f} µs CPU/delivery",
         "paced": "{:7.0f} µs at " + f"{COMMON_PACE:.0f} msg/s",
+        "slow": "{:7.0f} µs at " + f"{SLOW_PACE:.0f} msg/s",
+        "bytes": "{:.2f} bytes/byte",
         "rate": "{:7.0f} msg/s in a burst",
         "best": "{:7.0f} msg/s loss-free",
         "p50": "p50 {:.2f} ms",

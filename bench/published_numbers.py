@@ -53,6 +53,8 @@ ROWS: dict[str, dict[str, Any]] = {
 COLUMNS = (
     "messages_per_delivery",
     "duplicates_per_delivery",
+    "planned",
+    "failed",
     "delivery_ratio",
     "latency_p50",
     "latency_p99",
@@ -107,6 +109,7 @@ def measure(row: str, peers: int, seed: int) -> dict[str, Any]:
     summary = metrics.summary()
     return {
         **summary,
+        "failed": sum(summary["failed_publications"].values()),
         "ihave": summary["control_messages"].get("ihave", 0),
         "iwant": summary["control_messages"].get("iwant", 0),
         "up_to_200ms": extra.share(0.2),

@@ -37,6 +37,7 @@ DEGREE = 6
 SUBSCRIBERS, TOPICS = 100, 10
 
 KEPT = (
+    "planned",
     "published",
     "expected_deliveries",
     "delivery_ratio",
@@ -87,6 +88,7 @@ def run(scene: Scenario, change_plan: Callable[[Simulation], None] | None = None
     held = [state for state in states if state is not None]
     return {
         **{name: summary[name] for name in KEPT},
+        "failed": sum(summary["failed_publications"].values()),
         "remote_deliveries": summary["remote_deliveries"],
         "state_mean": sum(held) / len(held) if held else None,
         "state_max": max(held, default=None),
@@ -393,6 +395,8 @@ COLUMNS = {
     "largest estimate": "largest",
     "diameter": "diameter",
     "pub_hops": "pub_hops",
+    "planned": "planned",
+    "failed": "failed",
     "delivery ratio": "delivery_ratio",
     "messages per delivery": "messages_per_delivery",
     "p50, s": "latency_p50",

@@ -53,6 +53,8 @@ class Recovery(NamedTuple):
     messages_per_subscriber: float
     supervisor_messages: int
     missing: int
+    planned: int
+    failed: int
 
 
 class _Watcher:
@@ -107,15 +109,18 @@ def measure(case: str, peers: int, seed: int, supervision: str = "database") -> 
         )
         for boss in (False, True)
     }  # fmt: skip
-    missing = metrics.summary()["pending"]
-    return Recovery(until - begin, spent[False] / peers, spent[True], missing)
+    figures = metrics.summary()
+    failed = sum(figures["failed_publications"].values())
+    outcome = (figures["pending"], figures["planned"], failed)
+    return Recovery(until - begin, spent[False] / peers, spent[True], *outcome)
 
 
 def table_of(sizes: list[int], seeds: int) -> dict[str, list[tuple[int, Recovery]]]:
     """Run everything and print it as it comes: the median of the seeds."""
     found: dict[str, list[tuple[int, Recovery]]] = {}
-    print("| case | n | intervals | messages per subscriber | supervisor's | missing |")
-    print("|---|---|---|---|---|---|")
+    heads = ("case", "n", "intervals", "messages per subscriber", "supervisor's", "missing")
+    print(f"| {' | '.join((*heads, 'failed of planned'))} |")
+    print("|---|---|---|---|---|---|---|")
     for case in CASES:
         for peers in sizes:
             runs = [measure(case, peers, seed) for seed in range(1, seeds + 1)]
@@ -124,12 +129,14 @@ def table_of(sizes: list[int], seeds: int) -> dict[str, list[tuple[int, Recovery
                 statistics.median(run.messages_per_subscriber for run in runs),
                 int(statistics.median(run.supervisor_messages for run in runs)),
                 max(run.missing for run in runs),
+                max(run.planned for run in runs),
+                max(run.failed for run in runs),
             )
             found.setdefault(case, []).append((peers, middle))
             print(
                 f"| {case} | {peers} | {middle.intervals:.0f}"
                 f" | {middle.messages_per_subscriber:.0f} | {middle.supervisor_messages}"
-                f" | {middle.missing} |",
+                f" | {middle.missing} | {middle.failed} of {middle.planned} |",
                 flush=True,
             )
     return found

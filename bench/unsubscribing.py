@@ -19,6 +19,7 @@ from rumormill.sim.scenario import Scenario, Topology, Workload
 ENTRIES = ("floodsub", "gossipsub", "pulsarcast", "skipring", "radius", "radius:few")
 HEADS = (
     "protocol",
+    "failed of planned",
     "ended",
     "delivered after",
     "copies after, each",
@@ -53,7 +54,9 @@ def main() -> None:
         quiet, still = run(entry, 0.5, 0.4, away=2.0), run(entry, 0.5, 0.0)
         told, left = busy["unsubscribed"], busy["left_behind"]
         cost = (quiet["control_bytes"] - still["control_bytes"]) / quiet["unsubscribed"]["left"]
+        failed = sum(busy["failed_publications"].values())
         cells = [
+            f"{failed} of {busy['planned']}",
             str(left["ended"]),
             str(told["deliveries"]),
             f"{told['copies'] / left['ended']:.1f}",

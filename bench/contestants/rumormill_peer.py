@@ -1,7 +1,8 @@
-"""rumormill as a contestant: `rumormill_peer.py NODES HOME LINKS`.
+"""rumormill as a contestant: `rumormill_peer.py NODES HOME LINKS [trunk] [PROFILE]`.
 
 The home `memory` means none. Links that are `given` are the only ones; those that are `found` are
-what membership makes of them. Versions that know nothing of membership keep to what is given.
+what membership makes of them. Versions that know nothing of membership keep to what is given. With
+`trunk` GossipSub saves the copies that nobody needs. A profile is written where one is asked for.
 """
 
 import asyncio
@@ -50,6 +51,8 @@ async def main() -> None:
     home = None if sys.argv[2] == "memory" else Path(sys.argv[2])
     finds = "members" in inspect.signature(Node.__init__).parameters
     settings = {"members": False} if finds and sys.argv[3] == "given" else {}
+    if "trunk" in sys.argv[4:]:
+        settings["parameters"] = {"trunk": True}
     async with contextlib.AsyncExitStack() as stack:
         nodes = [
             await stack.enter_async_context(Node(home and home / str(number), **settings))
@@ -59,9 +62,9 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 4:  # a place for a profile
+    if places := [each for each in sys.argv[4:] if each != "trunk"]:
         import cProfile
 
-        cProfile.run("asyncio.run(main())", sys.argv[4])
+        cProfile.run("asyncio.run(main())", places[0])
     else:
         asyncio.run(main())
