@@ -41,7 +41,8 @@ def _entry(name: str, thing: Any) -> str:
             if isinstance(value, property):
                 lines += [f"**`{member}`**: {_text(value)}", ""]
             else:
-                lines += [*_code(f"{_async(value)}{member}{_signature(value)}"), "", _text(value)]
+                call = f"{_async(value)}{member}{_signature(value)}"
+                lines += [f"### {name}.{member}", "", *_code(call), "", _text(value)]
     return "\n".join(lines)
 
 
@@ -98,6 +99,7 @@ def _plain(text: str) -> str:
     text = re.sub(r"<function (\w+) at 0x[0-9a-f]+>", r"\1", text)
     text = re.sub(r"\b(?:[a-z_]\w*\.)+(?=[A-Za-z])", "", text).replace("'", '"')
     # Python's versions write these differently.
+    text = re.sub(r"(\*\*\w+): \*(\w+)", r"\1: Unpack[\2]", text)
     text = re.sub(r"Optional\[(Literal\[[^\]]*\])\]", r"\1 | None", text)
     union = r"Union\[(\w+\[[^\]]*\]), (\w+\[[^\]]*\]), NoneType\]"
     return re.sub(union, r"\1 | \2 | None", text)
