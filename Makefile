@@ -5,20 +5,24 @@ VENV := .venv
 READY := $(VENV)/.ready
 UV ?= uv
 
-.PHONY: help setup demo compare test-quick test test-slow test-chaos test-interop test-interop-rust fuzz lint docs bench requirements
+.PHONY: help setup demo compare test-quick test test-slow test-pythons test-chaos test-interop test-interop-rust test-browser fuzz lint docs pictures dist bench requirements
 
 help:
 	@echo "make demo          run real nodes with every protocol, kill some, write report.html"
 	@echo "make compare       compare four protocols in the simulator"
-	@echo "make test-quick    run a part of the tests that touches every package, in a minute"
+	@echo "make test-quick    run a part of the tests that touches every package, in two to three minutes"
 	@echo "make test          run the tests"
 	@echo "make test-slow     run the tests that take minutes"
+	@echo "make test-pythons  run test-quick with other Pythons: PYTHONS= names or paths"
 	@echo "make test-chaos    let faults befall real nodes: ROUNDS= or MINUTES=, SEED=, PROTOCOL=, JOBS="
 	@echo "make test-interop  run against js-, go- and py-libp2p and pulsarcast (npm, go, a C compiler)"
 	@echo "make test-interop-rust  run against rust-libp2p (cargo; minutes to build once)"
+	@echo "make test-browser  look at the dashboard in a headless Chromium; pictures in build/dashboard"
 	@echo "make fuzz          feed the decoders, kept inputs first: INPUTS= for each, TARGET=, JOBS=, SEED="
 	@echo "make lint          check style and types"
 	@echo "make docs          build the documentation into build/docs"
+	@echo "make pictures      draw the pictures of the documentation anew, from simulations"
+	@echo "make dist          build the wheel and the sdist into dist"
 	@echo "make bench         print the benchmarks"
 	@echo "make setup         create or update $(VENV); the others do it by themselves"
 	@echo "make requirements  pin all dependencies again (needs uv)"
@@ -37,7 +41,7 @@ compare: $(READY)
 		--workload reddit2007 --messages 300 --rate 20 --latency planetlab
 
 # Tests start hundreds of processes: let the first of them compile the package for all.
-test-quick test test-slow test-chaos: export PYTHONDONTWRITEBYTECODE :=
+test-quick test test-slow test-pythons test-chaos: export PYTHONDONTWRITEBYTECODE :=
 
 test-quick: $(READY)
 	$(VENV)/bin/python -m pytest @tests/quick.args -n 2 --dist loadgroup -q
@@ -48,6 +52,17 @@ test: $(READY)
 
 test-slow: $(READY)
 	$(VENV)/bin/python -m pytest -m slow -n 2 --dist loadgroup
+
+# Every Python that docs/stability.md claims, in an environment of its own under build/pythons.
+PYTHONS ?= python3.11 python3.12 python3.13
+test-pythons:
+	for python in $(PYTHONS); do \
+		env=build/pythons/$$($$python -c 'import platform; print(platform.python_version())') && \
+		$$python -m venv $$env && \
+		$$env/bin/python -m pip install --quiet --require-hashes --requirement requirements/dev.txt && \
+		$$env/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable . && \
+		$$env/bin/python -m pytest @tests/quick.args -n 2 --dist loadgroup -q || exit 1; \
+	done
 
 # One option of the program for each variable that is set.
 CHAOS := rounds minutes seed protocol jobs nodes seconds
@@ -63,6 +78,10 @@ test-interop: $(READY)
 test-interop-rust: $(READY)
 	$(VENV)/bin/python -m pytest tests/interop -m rust -q
 
+# Not in CI: it needs a Chromium.
+test-browser: $(READY)
+	$(VENV)/bin/python -m pytest tests/dashboard -m interop -q -s
+
 fuzz: $(READY)
 	$(VENV)/bin/python tools/fuzz.py --corpus tests/fuzz/corpus $(foreach option,inputs target jobs seed,\
 		$(if $($(call upper,$(option))),--$(option) $($(call upper,$(option)))))
@@ -73,8 +92,16 @@ lint: $(READY)
 	$(VENV)/bin/mypy
 
 docs: $(READY)
-	$(VENV)/bin/mkdocs build --quiet
+	$(VENV)/bin/zensical build --strict --clean
 	@echo "build/docs/index.html"
+
+pictures: $(READY)
+	$(VENV)/bin/python tools/draw_pictures.py
+
+# With the pinned build backend of $(VENV): nothing is downloaded.
+dist: $(READY)
+	rm -rf dist
+	$(VENV)/bin/hatchling build -d dist
 
 # What takes a quarter of an hour and more is run by hand: `bench/peers.py` without --quick compares
 # with js-libp2p and py-libp2p, `bench/published_numbers.py` makes every row of its page.
@@ -100,7 +127,7 @@ requirements:
 		--no-emit-index-url --no-emit-find-links --no-annotate \
 		--custom-compile-command "make requirements" \
 		--quiet --output-file tests/interop/py/requirements.txt
-	for folder in js pulsarcast; do \
-		(cd tests/interop/$$folder && npm install --package-lock-only --no-audit --no-fund \
+	for folder in tests/interop/js tests/interop/pulsarcast examples/browser; do \
+		(cd $$folder && npm install --package-lock-only --no-audit --no-fund \
 			--omit-lockfile-registry-resolved=true) || exit 1; \
 	done

@@ -12,18 +12,17 @@ curl localhost:8000/groups
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import FastAPI, HTTPException, Request
+from fastapi import FastAPI, HTTPException, Query, Request
 
-import rumormill
-from rumormill import LocalError, to_cloudevent
+from rumormill import LocalError, connect, to_cloudevent
 
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Use the node for as long as the service runs."""
-    async with rumormill.connect(os.environ.get("SHOP_HOME")) as node:
+    async with connect(os.environ.get("SHOP_HOME")) as node:
         app.state.node = node
         yield
 
@@ -43,9 +42,12 @@ async def publish(topic: str, request: Request) -> dict[str, Any]:
 
 
 @app.get("/topics/{topic:path}")
-async def history(topic: str, last: int = 10) -> list[dict[str, Any]]:
+async def history(topic: str, last: Annotated[int, Query(ge=1)] = 10) -> list[dict[str, Any]]:
     """The last events of a topic, as CloudEvents."""
-    events = await app.state.node.history(topic, since_offset=-last)
+    try:
+        events = await app.state.node.history(topic, since_offset=-last)
+    except LocalError as error:
+        raise HTTPException(422, str(error)) from None
     return [to_cloudevent(event) for event in events]
 
 

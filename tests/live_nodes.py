@@ -152,6 +152,6 @@ def only_bob_is_left(pair: HonestPair) -> bool:
         and list(driver.protocol.peers) == [bob]
         and len(swarm.connections[bob]._streams) <= 2
         and swarm.connections[bob].session.streams <= 2
-        and not swarm._tasks
+        and all(task.get_coro().__name__ == "keep_asking" for task in swarm._tasks)
         and not swarm._dialling
     )

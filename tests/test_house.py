@@ -24,12 +24,16 @@ PURE = ("core", "members", "protocols", "overlay", "sync", "wire")
 """Packages that know no clock, no chance and no network but what they are handed."""
 
 PURE_LIBP2P = (
+    "autonat",
+    "circuit",
+    "dcutr",
     "envelope",
     "identify",
     "mdns",
     "multistream",
     "noise",
     "pnet",
+    "portmap",
     "upgrade",
     "yamux",
     "yamux_types",
@@ -65,6 +69,7 @@ LAYERS = {
     "log": 3,
     "sync": 4,
     "members": 4,
+    "dashboard": 4,
     "daemon": 5,
     "sim": 5,
     "node": 6,

@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from rumormill.node.client_subscription import ClientSubscription
     from rumormill.node.cloudevents import from_cloudevent, to_cloudevent
     from rumormill.node.config import NodeConfig
+    from rumormill.node.in_thread import SyncSubscription
     from rumormill.node.node import Node, Topic
     from rumormill.node.requesting import Request
     from rumormill.node.subscription import Overflow, Subscription
-    from rumormill.node.sync import SyncDoors, SyncNode, SyncSubscription
+    from rumormill.node.sync import SyncDoors, SyncNode, SyncTopic
+    from rumormill.node.sync_client import SyncClient, connect_sync
     from rumormill.wire.keys import PeerId
 
 __all__ = [
@@ -43,14 +45,17 @@ __all__ = [
     "RumormillError",
     "StoreConfig",
     "Subscription",
+    "SyncClient",
     "SyncDoors",
     "SyncNode",
     "SyncSubscription",
+    "SyncTopic",
     "Topic",
     "TopicLine",
     "Verdict",
     "__version__",
     "connect",
+    "connect_sync",
     "from_cloudevent",
     "to_cloudevent",
 ]
@@ -76,13 +81,16 @@ _HOMES = {
     "RumormillError": "rumormill.core.errors",
     "StoreConfig": "rumormill.log.model",
     "Subscription": "rumormill.node.subscription",
+    "SyncClient": "rumormill.node.sync_client",
     "SyncDoors": "rumormill.node.sync",
     "SyncNode": "rumormill.node.sync",
-    "SyncSubscription": "rumormill.node.sync",
+    "SyncSubscription": "rumormill.node.in_thread",
+    "SyncTopic": "rumormill.node.sync",
     "Topic": "rumormill.node.node",
     "TopicLine": "rumormill.daemon.control_messages",
     "Verdict": "rumormill.core.inputs",
     "connect": "rumormill.node.client",
+    "connect_sync": "rumormill.node.sync_client",
     "from_cloudevent": "rumormill.node.cloudevents",
     "to_cloudevent": "rumormill.node.cloudevents",
 }

@@ -1,6 +1,7 @@
 """One run, from the inside: what it does when a node dies that nobody killed."""
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,12 @@ class Murderer:
 
     def say(self, text: str) -> None:
         self.said.append(text)
+
+    def begin(self, label: str, homes: Mapping[str, Path]) -> None:
+        """Nobody looks at them."""
+
+    def mark(self, kind: str, node: str, text: str) -> None:
+        """Nobody draws it."""
 
     def advance(self, label: str, part: float) -> None:
         assert self.run is not None

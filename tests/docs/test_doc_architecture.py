@@ -5,6 +5,8 @@ from pathlib import Path
 
 from doc_pages import ROOT
 
+from test_house import LAYERS
+
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
 PACKAGE = ROOT / "src" / "rumormill"
 
@@ -42,6 +44,13 @@ def is_ours(path: Path) -> bool:
     """Whether it is a folder of the repository, and nothing that a tool has made or hidden."""
     made = {"build", "dist", "site", "node_modules"}
     return path.is_dir() and path.name not in made and re.match(r"[._]", path.name) is None
+
+
+def test_the_storeys_on_the_page_are_those_that_are_checked() -> None:
+    """Every package stands where `test_house.py` has it."""
+    rows = re.findall(r"^\| (\d+) \| (.*) \|$", PAGE, re.MULTILINE)
+    told = {name: int(storey) for storey, cell in rows for name in re.findall(r"`(\w+)`", cell)}
+    assert told == LAYERS
 
 
 def test_the_page_names_only_modules_that_exist() -> None:

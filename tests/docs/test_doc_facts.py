@@ -63,6 +63,20 @@ def test_the_parameters_on_a_protocols_page_exist_and_have_these_defaults(name: 
     assert compared > 5
 
 
+@pytest.mark.parametrize("name", [*PROTOCOLS, "sync"])
+def test_a_protocols_page_begins_with_what_it_is_and_a_picture(name: str) -> None:
+    """A paragraph of prose, then a picture, before anything else."""
+    _, prose, picture, *_ = page(f"{name}.md").split("\n\n")
+    assert 4 <= len(re.findall(r"[\w)`*]{2}[.](?=\s|$)", prose)) <= 6
+    assert re.match(r"!\[.{20,}\]\(pictures/\w+\.svg\)", picture)
+
+
+def test_the_front_page_and_the_glossary_are_short() -> None:
+    """What is longer is read by nobody."""
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+    assert len(page("glossary.md").splitlines()) <= 40
+
+
 def test_operations_names_every_metric_and_no_other() -> None:
     """An operator finds each on the page, and finds nothing that does not exist."""
     text = page("operations.md")
@@ -82,6 +96,14 @@ def test_settings_of_node_and_log_on_a_page_exist(name: str) -> None:
     assert found
     for part, key in found:
         assert key in fields[part], f"{name}: {part}.{key}"
+
+
+def test_what_the_page_for_contributors_names_is_there() -> None:
+    """A name of a file of the package is in that file."""
+    named = re.findall(r"`(\w+)` of `([\w/]+\.py)`", page("contributing.md"))
+    assert named
+    for name, file in named:
+        assert name in (ROOT / "src" / "rumormill" / file).read_text(), (name, file)
 
 
 def test_the_command_line_page_has_every_verb() -> None:

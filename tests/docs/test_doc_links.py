@@ -1,6 +1,7 @@
 """The documentation builds without a warning, and every link on it leads somewhere."""
 
 import re
+import shutil
 import subprocess
 import sys
 import unicodedata
@@ -60,24 +61,36 @@ def test_the_links_of_a_page_resolve(path: Path) -> None:
     assert not broken
 
 
+def test_the_navigation_has_every_page_once() -> None:
+    """A page that is not in it would be built, and found by nobody."""
+    named = re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    found = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")]
+    assert sorted(named) == sorted(found)
+
+
 def test_the_site_builds_without_warnings_and_loads_nothing(tmp_path: Path) -> None:
-    """Strictly: pages outside the navigation, links and anchors that lead nowhere are warnings.
+    """Strictly: links and anchors that lead nowhere are warnings, and fail the build.
 
     No page loads a script, a picture or a style from elsewhere: it can be read offline.
     """
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
     built = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)],
-        cwd=ROOT,
+        [sys.executable, "-m", "zensical", "build", "--strict"],
+        cwd=tmp_path,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert built.returncode == 0, built.stderr
-    assert "WARNING" not in built.stderr
-    pages = sorted(tmp_path.rglob("*.html"))
-    assert tmp_path / "index.html" in pages
+    assert built.returncode == 0, built.stdout + built.stderr
+    assert "No issues found" in built.stdout + built.stderr
+    pages = sorted((tmp_path / "build" / "docs").rglob("*.html"))
+    assert tmp_path / "build" / "docs" / "index.html" in pages
+    assert len(pages) > 40
     loading = [page.name for page in pages if _LOADED.search(page.read_text())]
     assert not loading
+    code = (tmp_path / "build" / "docs" / "python-api.html").read_text()
+    assert '<span class="k">async</span>' in code, "code is highlighted"
 
 
 def test_the_check_itself_finds_what_is_broken(tmp_path: Path) -> None:

@@ -19,11 +19,12 @@ import msgspec
 from rumormill.daemon.doors import Doors
 from rumormill.demo.network import Network
 from rumormill.demo.script import Participant, Script
+from rumormill.node.verdicts import VALID
 from rumormill.spark.bronze import INCLUDED, Source, TraceFile, as_events
 from rumormill.spark.lake import Lake
 from rumormill.spark.mill import mill, plain
 from rumormill.spark.tables import ddl
-from rumormill.spark.verifying import VALID, verify
+from rumormill.spark.verifying import verify
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

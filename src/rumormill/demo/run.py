@@ -59,6 +59,12 @@ class Watcher(Protocol):
     def advance(self, label: str, part: float) -> None:
         """So much of a run is done, from 0 to 1."""
 
+    def begin(self, label: str, homes: Mapping[str, Path]) -> None:
+        """The nodes of a run are there, in these homes."""
+
+    def mark(self, kind: str, node: str, text: str) -> None:
+        """A node was killed, or is back."""
+
 
 class Acknowledged(msgspec.Struct, frozen=True):
     """A receipt: who published what, where it was kept, and when that was asked for."""
@@ -144,6 +150,8 @@ class Run:
         count = self._script.nodes
         say(f"{self._label}: starting {count} nodes, each in a process of its own")
         async with self.network.running(), follow(self.network):
+            homes = {each.name: each.home for each in self.network.daemons}
+            self._watcher.begin(self._label, homes)
             await self.network.ready()
             say(f"{self._label}: everybody has found somebody; publishing")
             await self._publish()
@@ -206,6 +214,7 @@ class Run:
         self._up[node].clear()
         self._absences.append(Absence(node, time.time()))
         await self.network.kill(node)
+        self._watcher.mark("kill", f"n{node}", f"kill -9 n{node}")
         self._watcher.say(f"{self._label}: kill -9 n{node}")
 
     async def _bring_back(self, node: int) -> None:
@@ -214,6 +223,7 @@ class Run:
             if each.node == node:
                 each.back_at = time.time()
         self._up[node].set()
+        self._watcher.mark("start", f"n{node}", f"n{node} is back")
         self._watcher.say(f"{self._label}: n{node} is back")
 
     async def _work_off(self, number: int) -> None:
