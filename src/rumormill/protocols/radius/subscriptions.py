@@ -20,7 +20,7 @@ from rumormill.core.ids import PeerId, Topic
 from rumormill.core.randomness import Randomness
 from rumormill.protocols.radius import reasons
 from rumormill.protocols.radius.config import RadiusConfig
-from rumormill.protocols.radius.interest_table import Entry, InterestTable
+from rumormill.protocols.radius.interest_table import FAR, Entry, InterestTable
 from rumormill.protocols.radius.messages import (
     DEFAULT_LIMITS,
     Frame,
@@ -30,6 +30,7 @@ from rumormill.protocols.radius.messages import (
     sign,
     spread_size,
 )
+from rumormill.protocols.radius.radii import Radii
 
 GATHER: Final = "gather"
 """The timer at which waiting interests are passed on."""
@@ -49,6 +50,11 @@ class Greet(msgspec.Struct, frozen=True):
     peer: PeerId
 
 
+def _onward(entry: Entry) -> Spread:
+    """An interest as a neighbour is told it."""
+    return Spread(entry.interest, entry.hops - 1, min(entry.distance + 1, FAR))
+
+
 class Subscriptions:
     """Who wants what, as far as this peer was told, and the spreading of it."""
 
@@ -59,17 +65,20 @@ class Subscriptions:
         config: RadiusConfig,
         *,
         neighbours: Mapping[PeerId, float],
+        radii: Radii,
         may_verify: Callable[[PeerId, float], bool],
         may_introduce: Callable[[PeerId, float], bool],
         addresses: Callable[[PeerId], Sequence[bytes]],
     ) -> None:
         self.own: dict[Topic, Entry] = {}
-        """Our subscriptions, those that end first in front."""
+        """Our subscriptions."""
+        self._renews_at = 0.0
         self.interests = InterestTable(config)
         self._identity = identity
         self._randomness = randomness
         self._config = config
         self._neighbours = neighbours
+        self._radii = radii
         self._may_verify = may_verify
         self._may_introduce = may_introduce
         self._addresses = addresses
@@ -92,12 +101,17 @@ class Subscriptions:
         for earlier in (known, self._ended.pop(topic, None)):
             if earlier is not None:
                 self._waiting.pop(earlier, None)
-        expires = int((now + self._config.ttl) * 1e6)
+        expires = int((now + self._lasting()) * 1e6)
         entry = Entry(self._word(topic, expires, now), hops, known.since if known else now)
         self.own[topic] = entry
         self._pass_on(entry, (), now, effects)
-        if len(self.own) == 1:
+        if len(self.own) == 1 or self._renewal(entry) < self._renews_at:
             self._set_renewal(now, effects)
+
+    def _lasting(self) -> float:
+        """How long a subscription lasts: the longer, the more of them everybody hears of."""
+        config = self._config
+        return min(config.max_ttl, max(config.ttl, len(self.interests) / config.renew_rate))
 
     def unsubscribe(self, topic: Topic, hops: int, now: float, effects: Effects) -> None:
         """Withdraw a subscription: until its date, whoever hears of it must know that."""
@@ -118,21 +132,21 @@ class Subscriptions:
 
     def renew(self, hops: int, now: float, effects: Effects) -> None:
         """Renew the subscriptions that are due, and set the timer for the next."""
-        due = int((now + (self._config.renew_left + _EARLY) * self._config.ttl) * 1e6)
-        topics = []
-        for topic, entry in self.own.items():
-            if entry.interest.expires > due:
-                break
-            topics.append(topic)
-        for topic in topics:
+        due = now + _EARLY * self._config.ttl
+        for topic in [topic for topic, entry in self.own.items() if self._renewal(entry) <= due]:
             self.subscribe(topic, hops, now, effects)
         if self.own:
             self._set_renewal(now, effects)
 
+    def _renewal(self, entry: Entry) -> float:
+        """When a subscription of ours is to be renewed."""
+        config, expires = self._config, entry.interest.expires
+        lasts = max(config.ttl * 1e6, expires - entry.interest.sequence)
+        return (expires - config.renew_left * lasts) / 1e6
+
     def _set_renewal(self, now: float, effects: Effects) -> None:
-        first = next(iter(self.own.values()))
-        left = self._config.renew_left * self._config.ttl
-        effects.append(SetTimer(RENEW, max(now, first.interest.expires / 1e6 - left)))
+        self._renews_at = max(now, min(map(self._renewal, self.own.values())))
+        effects.append(SetTimer(RENEW, self._renews_at))
 
     def widen(self, hops: int, now: float, effects: Effects) -> None:
         """The network turned out to be larger: announce again what has not travelled so far."""
@@ -148,10 +162,10 @@ class Subscriptions:
     ) -> None:
         """A peer passed on interests."""
         find, limit, me = self.interests.find, self._config.max_hops, self._identity.peer
-        waiting = self._waiting
+        waiting, enough = self._waiting, self._radii.enough
         refused: dict[str, int] = {}
         for spread in spreads:
-            interest, hops = spread.interest, spread.hops
+            interest, hops, distance = spread.interest, spread.hops, spread.distance or FAR
             if hops > limit:
                 refused[reasons.HOPS_CLAMPED] = refused.get(reasons.HOPS_CLAMPED, 0) + 1
                 hops = limit
@@ -160,8 +174,8 @@ class Subscriptions:
                 continue  # our own words come back: every flood returns to its origin
             entry = find(interest.topic, owner)
             if entry is not None and interest.sequence == entry.interest.sequence:
-                if hops > entry.hops:
-                    entry.hops = hops
+                if hops > entry.hops and entry.hops < enough:
+                    self.interests.bring_closer(entry, hops, distance)
                     self._pass_on(entry, (peer,), now, effects)
                 elif entry in waiting and hops + 1 >= entry.hops - 1:
                     waiting[entry] += (peer,)
@@ -170,7 +184,7 @@ class Subscriptions:
             if reason is not None:
                 refused[reason] = refused.get(reason, 0) + 1
                 continue
-            entry = self.interests.put(interest, hops, now, self._informant(peer))
+            entry = self.interests.put(interest, hops, now, self._informant(peer), distance)
             if hops:
                 self._pass_on(entry, (peer,), now, effects)
         for reason, count in refused.items():
@@ -220,11 +234,7 @@ class Subscriptions:
     def flush(self, effects: Effects) -> None:
         """Pass on what waits, to the neighbours that there are now."""
         waiting, self._waiting = self._waiting, {}
-        spreads = [
-            (Spread(entry.interest, entry.hops - 1), known)
-            for entry, known in waiting.items()
-            if entry.hops > 0
-        ]
+        spreads = [(_onward(entry), known) for entry, known in waiting.items() if entry.hops > 0]
         peers = self.chosen()
         if not spreads or not peers:
             return
@@ -249,7 +259,7 @@ class Subscriptions:
     def greet(self, peer: PeerId, effects: Effects) -> None:
         """Tell a new neighbour everything that may travel on to it."""
         spreads = [
-            Spread(entry.interest, entry.hops - 1)
+            _onward(entry)
             for entry in (*self.own.values(), *self._ended.values(), *self.interests.all())
             if entry.hops > 0
         ]
