@@ -6,12 +6,12 @@ wants what. It may then let a publication travel as little as it likes: to its n
 with letters to those who want it; or, where that costs more, everywhere, without any letter.
 """
 
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from rumormill.core.ids import PeerId
 from rumormill.protocols.radius.config import RadiusConfig
-from rumormill.protocols.radius.interest_table import FAR
+from rumormill.protocols.radius.interest_table import FAR, Entry
 from rumormill.protocols.radius.letters import LETTERS_AT_ONCE
 
 LETTER_COST: Final = 8
@@ -56,19 +56,25 @@ class Radii:
         exact = self._by_hand or self._config.sub_hops is not None
         return FAR if exact else self._config.across(self._size)
 
-    def publication(self, subscribers: Sized, now: float) -> int:
-        """How far one is to travel that so many want: no farther than need be, if that is cheaper.
+    def publication(self, subscribers: Mapping[PeerId, Entry], now: float) -> int:
+        """How far one is to travel that these want: no farther than need be, if that is cheaper.
 
-        A newcomer does not know yet who wants it.
+        Everywhere, if letters may miss somebody: a newcomer does not know yet who wants it, where
+        nobody is known somebody may just have subscribed, and who is out of reach of letters may
+        be a neighbour of somebody.
         """
-        config, most, neighbours = self._config, self.publications, self._neighbours
-        if self._by_hand:
+        most, letters = self.publications, len(subscribers)
+        if self._by_hand or not 0 < letters <= LETTERS_AT_ONCE or self._is_newcomer(now):
             return most
-        letters, flood = len(subscribers), self._size * (len(neighbours) - 1)
-        newcomer = not any(since <= now - config.settle for since in neighbours.values())
-        if newcomer or letters > LETTERS_AT_ONCE or letters * LETTER_COST > flood:
+        if letters * LETTER_COST > self._size * (len(self._neighbours) - 1):
             return most
-        return max(1, config.across(self._size) - self.subscriptions)
+        if any(entry.lost for entry in subscribers.values()):
+            return most
+        return max(1, self._config.across(self._size) - self.subscriptions)
+
+    def _is_newcomer(self, now: float) -> bool:
+        settled = now - self._config.settle
+        return not any(since <= settled for since in self._neighbours.values())
 
     def _by_rule(self) -> int:
         config = self._config

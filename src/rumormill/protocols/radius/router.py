@@ -36,7 +36,6 @@ from rumormill.core.machine import View
 from rumormill.core.randomness import Randomness
 from rumormill.core.rate_limit import RateLimit
 from rumormill.overlay.hyparview.hyparview import HyParView
-from rumormill.overlay.hyparview.messages import Membership
 from rumormill.protocols.radius import reasons
 from rumormill.protocols.radius.config import RELAY_OVERHEAD, RadiusConfig
 from rumormill.protocols.radius.letters import POST, Letters
@@ -90,11 +89,6 @@ _HANDLERS: Final = {
 }
 
 
-def _wrapped(message: Membership) -> Frame:
-    """A message of the membership as it travels."""
-    return Frame(membership=(message,))
-
-
 class Radius:
     """A radius gossip peer."""
 
@@ -127,7 +121,7 @@ class Radius:
                 identity.peer,
                 randomness,
                 config.hyparview,
-                wrap=_wrapped,
+                wrap=lambda message: Frame(membership=(message,)),
                 addresses=hooks.addresses,
                 on_up=self._on_up,
                 on_down=self._on_down,
@@ -463,6 +457,13 @@ class Radius:
             effects.append(SendAll(onward, Frame(publications=(relay,))))
         return len(onward) + self._letters.send(publication, chosen, now, effects)
 
+    def _flood_instead(self, publication: Publication, now: float, effects: Effects) -> None:
+        """A letter did not reach its subscriber; what we published ourselves may by its links."""
+        uid, hops = publication.id, self.radii.publications
+        if publication.author == self.id and (self.seen.get(uid) or hops) < hops:
+            self.seen.put(uid, hops, now)
+            self._meet(Copy(self.id, publication, hops), now, effects, again=True)
+
     # Time, and what could not be sent.
 
     def _on_timer(self, event: inputs.TimerFired, now: float, effects: Effects) -> None:
@@ -493,5 +494,7 @@ class Radius:
                 lost = len(informants)
                 effects.append(trace.Refuse(peer, reasons.SUBSCRIBER_LOST, count=lost))
                 self._letters.on_missing(informants)
+            for publication in frame.direct:
+                self._flood_instead(publication, now, effects)
         if frame.interests and peer in self.neighbours:
             effects.append(SetTimer(Greet(peer), now + GREET_RETRY))

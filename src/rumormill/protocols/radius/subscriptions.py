@@ -8,6 +8,7 @@ in one frame, without those that the neighbour itself brought.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import Final
 
 import msgspec
@@ -86,11 +87,13 @@ class Subscriptions:
         self._ended: dict[Topic, Entry] = {}
         self._waiting: dict[Entry, tuple[PeerId, ...]] = {}
         """What is to be passed on, each with the neighbours that know it already."""
+        self._flushes_at = inf
 
     def start(self, hops: int, now: float, effects: Effects) -> None:
         """Begin, or go on with what was known before: timers are gone then."""
         if self._waiting:
-            effects.append(SetTimer(GATHER, now + self._config.gather))
+            self._flushes_at = now + self._config.gather
+            effects.append(SetTimer(GATHER, self._flushes_at))
         self.renew(hops, now, effects)
 
     # Our own.
@@ -104,7 +107,7 @@ class Subscriptions:
         expires = int((now + self._lasting()) * 1e6)
         entry = Entry(self._word(topic, expires, now), hops, known.since if known else now)
         self.own[topic] = entry
-        self._pass_on(entry, (), now, effects)
+        self._pass_on(entry, (), now, effects, known.interest.expires if known else 0)
         if len(self.own) == 1 or self._renewal(entry) < self._renews_at:
             self._set_renewal(now, effects)
 
@@ -177,16 +180,17 @@ class Subscriptions:
                 if hops > entry.hops and entry.hops < enough:
                     self.interests.bring_closer(entry, hops, distance)
                     self._pass_on(entry, (peer,), now, effects)
-                elif entry in waiting and hops + 1 >= entry.hops - 1:
+                elif entry in waiting and hops + 1 >= min(entry.hops - 1, enough):
                     waiting[entry] += (peer,)
                 continue
             reason = self._refusal(peer, interest, entry, now)
             if reason is not None:
                 refused[reason] = refused.get(reason, 0) + 1
                 continue
+            until = 0 if entry is None or entry.lost else entry.interest.expires
             entry = self.interests.put(interest, hops, now, self._informant(peer), distance)
             if hops:
-                self._pass_on(entry, (peer,), now, effects)
+                self._pass_on(entry, (peer,), now, effects, until if entry.since < now else 0)
         for reason, count in refused.items():
             effects.append(trace.Refuse(peer, reason, count=count))
 
@@ -225,15 +229,29 @@ class Subscriptions:
     # Spreading.
 
     def _pass_on(
-        self, entry: Entry, known_to: tuple[PeerId, ...], now: float, effects: Effects
+        self,
+        entry: Entry,
+        known_to: tuple[PeerId, ...],
+        now: float,
+        effects: Effects,
+        until: int = 0,
     ) -> None:
-        if not self._waiting:
-            effects.append(SetTimer(GATHER, now + self._config.gather))
+        """Have an interest passed on soon; a renewal when there is company, or some time has gone.
+
+        `until` that date, in microseconds, others know the subscription by its earlier word: if
+        each hop takes its part of the time that is left, the later word is everywhere before it.
+        """
+        gather, left = self._config.gather, until / 1e6 - now
+        patient = gather > 0 and left > 0 and not entry.interest.withdrawn
+        at = now + (max(gather, left / self._config.max_hops) if patient else gather)
+        if at < self._flushes_at:
+            self._flushes_at = at
+            effects.append(SetTimer(GATHER, at))
         self._waiting[entry] = known_to
 
     def flush(self, effects: Effects) -> None:
         """Pass on what waits, to the neighbours that there are now."""
-        waiting, self._waiting = self._waiting, {}
+        waiting, self._waiting, self._flushes_at = self._waiting, {}, inf
         spreads = [(_onward(entry), known) for entry, known in waiting.items() if entry.hops > 0]
         peers = self.chosen()
         if not spreads or not peers:
