@@ -91,7 +91,7 @@ def test_a_partition_that_heals_is_one_network_within_thirty_seconds(protocol: s
             topic = (await nodes[0].create_topic("news")).name
             events = [await node.subscribe(topic) for node in nodes]
             for node in nodes:
-                await node.wait_until_ready(topic, timeout=30)
+                await node.wait_until_ready(topic)
             await until(lambda: across(nodes), "the halves are linked")
             cut = links.between(THERE)
             for link in cut:

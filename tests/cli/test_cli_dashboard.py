@@ -120,7 +120,7 @@ def test_a_simulation_is_watched_while_it_runs() -> None:
     with Terminal(*small, "--dashboard", "127.0.0.1:0") as run:
         told = json.loads(run.prints()[0])
         assert told["trace_hash"] == plain["trace_hash"]
-        browser = Browser(run.errors[0].strip())
+        browser = Browser(run.says("http://").strip())
         for found in browser.sections("views=overview"):
             if found.get("totals", {}).get("published") == 5:
                 break

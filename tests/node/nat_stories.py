@@ -110,7 +110,7 @@ async def pair(one: str, other: str, seed: str = "1", *rough: str) -> dict[str, 
         outcome = lambda: hidden._reach.punching.last.get(visitor.id)  # noqa: E731
         await until(outcome, "there is an outcome")
         took = loop.time() - began
-        await visitor.wait_until_ready(TOPIC, timeout=10)
+        await visitor.wait_until_ready(TOPIC)
         await visitor.publish(TOPIC, b"hello")
         async with asyncio.timeout(10):
             assert (await anext(events)).data == b"hello"
@@ -135,7 +135,7 @@ async def expiry(one: str, other: str, lifetime: str = "1.5") -> dict[str, Any]:
         with here.at(visitor):
             await visitor.connect(ticket)
         await until(lambda: hidden._reach.punching.last.get(visitor.id), "there is an outcome")
-        await visitor.wait_until_ready(TOPIC, timeout=10)
+        await visitor.wait_until_ready(TOPIC)
         before = not hidden._swarm.connections[visitor.id].relay
         routers = [each for node in (hidden, visitor) for each in here._hosts[node.id].gateways]
         for router in routers:  # whatever the nodes still say to keep their connections alive
