@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from processes import RUMORMILL, Terminal, environment, rumormill
+from processes import PATIENCE, RUMORMILL, Terminal, environment, rumormill
 
 
 class Browser:
@@ -30,7 +30,7 @@ class Browser:
         self._cookie = (reply.getheader("Set-Cookie") or "").partition(";")[0]
 
     def ask(self, path: str) -> http.client.HTTPResponse:
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=60)
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=PATIENCE)
         connection.request("GET", path, headers={"Cookie": self._cookie})
         return connection.getresponse()
 

@@ -124,7 +124,7 @@ def test_three_subscribers_find_each_other_though_nobody_between_them_subscribes
             for each in events:
                 assert len(await take(each, 3)) == 3
 
-    run(story, patience=120.0)
+    run(story)
 
 
 def test_who_was_lost_is_found_again_when_it_can_be_reached() -> None:
