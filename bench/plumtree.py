@@ -8,8 +8,9 @@ messages gave it (J. Leitão, J. Pereira, L. Rodrigues, "Epidemic Broadcast Tree
 
 Times are those of iroh-gossip: a name is waited for 80 ms, then each next neighbour 40 ms, and
 names are gathered for 5 ms. Names are kinder than there: trunk's, of eight bytes. The tree is not
-improved by counting hops: there the bar is seven, which few paths of a hundred peers differ by. Subscriptions, messages, signatures and
-the log are those of FloodSub. One overlay serves all topics, so it is for loads of one topic.
+improved by counting hops: there the bar is seven, which few paths of a hundred peers differ by.
+Subscriptions, messages, signatures and the log are those of FloodSub. One overlay serves all
+topics, so it is for loads of one topic.
 """
 
 from typing import Any, Final
@@ -30,7 +31,7 @@ from rumormill.protocols.floodsub.spec import SPEC as FLOODSUB
 from rumormill.protocols.pubsub.config import PubSubConfig
 from rumormill.protocols.pubsub.messages import Control, Message, Prune, Rpc
 from rumormill.protocols.pubsub.router import PubSubRouter
-from rumormill.protocols.pubsub.trunk_part import TrunkPart, mark_of, tag_of
+from rumormill.protocols.pubsub.trunk_part import TrunkPart, key_of, mark_of, tag_of
 from rumormill.protocols.registry import NO_HOOKS, Hooks
 
 GRAFT_AFTER: Final = 0.08
@@ -63,7 +64,7 @@ class Letter(msgspec.Struct):
 class Late(msgspec.Struct, frozen=True):
     """The timer of a message that is announced and not here."""
 
-    name: bytes
+    key: bytes
 
 
 class PlumTree(PubSubRouter):
@@ -139,9 +140,10 @@ class PlumTree(PubSubRouter):
 
     def _route(self, message: Message, received_from: PeerId, now: float, effects: Effects) -> int:
         name = tag_of(message.topic, message.author) + mark_of(message.seqno)
-        self._messages[name] = message
-        if self._missing.pop(name, None) is not None:
-            effects.append(CancelTimer(Late(name)))
+        key = key_of(name)
+        self._messages[key] = message
+        if self._missing.pop(key, None) is not None:
+            effects.append(CancelTimer(Late(key)))
         lazy = self._lazy.setdefault(message.topic, {})
         lazy.pop(received_from, None)
         subscribers = self.topics.get(message.topic, {})
@@ -172,19 +174,19 @@ class PlumTree(PubSubRouter):
         if control.trunk is None:
             return
         for name in control.trunk.have:
-            self._on_have(peer, name, now, effects)
-        wanted = [self._messages.get(name) or self._older.get(name) for name in control.trunk.want]
+            self._on_have(peer, key_of(name), now, effects)
+        wanted = [self._messages.get(key) or self._older.get(key) for key in control.trunk.want]
         found = tuple([message for message in wanted if message is not None])
         if found:
             effects.append(Send(peer, Rpc(publish=found, cause=IWANT)))
 
-    def _on_have(self, peer: PeerId, name: bytes, now: float, effects: Effects) -> None:
-        if name in self._messages or name in self._older:
+    def _on_have(self, peer: PeerId, key: bytes, now: float, effects: Effects) -> None:
+        if key in self._messages or key in self._older:
             return
-        announcers = self._missing.get(name)
+        announcers = self._missing.get(key)
         if announcers is None:
-            self._missing[name] = [peer]
-            effects.append(SetTimer(Late(name), now + GRAFT_AFTER))
+            self._missing[key] = [peer]
+            effects.append(SetTimer(Late(key), now + GRAFT_AFTER))
         else:
             announcers.append(peer)
 
@@ -207,9 +209,9 @@ class PlumTree(PubSubRouter):
 
     def _graft(self, late: Late, now: float, effects: Effects) -> None:
         """Ask the next announcer for a message, and for all that follow."""
-        announcers = self._missing.get(late.name)
+        announcers = self._missing.get(late.key)
         if not announcers:
-            self._missing.pop(late.name, None)
+            self._missing.pop(late.key, None)
             return
         peer = announcers.pop(0)
         effects.append(SetTimer(late, now + GRAFT_NEXT))
@@ -217,7 +219,7 @@ class PlumTree(PubSubRouter):
             topics = tuple([topic for topic, lazy in self._lazy.items() if peer in lazy])
             for topic in topics:
                 del self._lazy[topic][peer]
-            asked = Control(graft=topics, trunk=TrunkPart(want=(late.name,)))
+            asked = Control(graft=topics, trunk=TrunkPart(want=(late.key,)))
             effects.append(Send(peer, Rpc(control=asked)))
 
 

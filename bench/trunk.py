@@ -129,9 +129,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--loads", nargs="+", choices=list(LOADS), default=["one", "bursts"])
     parser.add_argument("--weathers", nargs="+", choices=list(WEATHERS), default=list(WEATHERS))
-    parser.add_argument(
-        "--variants", nargs="+", choices=list(VARIANTS), default=["plain", "trunk"]
-    )
+    parser.add_argument("--variants", nargs="+", choices=list(VARIANTS), default=["plain", "trunk"])
     options = parser.parse_args()
     print("| " + " | ".join(HEAD) + " |\n" + "|---" * len(HEAD) + "|", flush=True)
     for load in options.loads:

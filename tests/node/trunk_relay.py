@@ -16,7 +16,8 @@ async def relay(topic: str, tickets: list[str]) -> None:
         await node.subscribe(topic)
         for ticket in tickets:
             await node.connect(ticket)
-        print(node.id.hex(), flush=True)
+        sys.stdout.write(f"{node.id.hex()}\n")
+        sys.stdout.flush()
         await asyncio.to_thread(sys.stdin.read)
 
 
