@@ -36,7 +36,7 @@ KEY_FILE: Final = "identity.key"
 HOME_FILES: Final = (KEY_FILE, "config.toml")
 """What a home has beside its log that is worth keeping, and is a backup's too."""
 _FIRST: Final = 1
-_NOT_THERE: Final = "the backup does not have them, and their offsets stay empty"
+_NOT_THERE: Final = "the backup does not have them; these offsets stay empty"
 
 
 class BackupRefusedError(StoreError):
@@ -185,7 +185,7 @@ def _go_on_behind(db: sqlite3.Connection, before: Witness, old: Path) -> list[Fi
             if row.next_offset < head.next_offset:
                 lost = (row.next_offset, head.next_offset)
                 schema.put_loss(db, row.topic_id, *lost)
-                empty.append(Finding(FindingKind.REPAIRED, head.name, *lost, _NOT_THERE))
+                empty.append(Finding(FindingKind.MISSING, head.name, *lost, _NOT_THERE))
             row.next_offset, row.head_hash = head.next_offset, head.head_hash
             schema.put_topics(db, [row])
     return empty
