@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from live_nodes import run
-from processes import Program, Terminal, environment, rumormill
+from processes import PATIENCE, Program, Terminal, environment, rumormill
 from rumormill.core.event import Event
 from rumormill.log import EventLog, Retention, export_parquet
 from rumormill.node.node import Node
@@ -255,7 +255,7 @@ def test_a_supervisor_is_told_when_the_node_is_ready_reloads_and_stops(
     name = f"rumormill-{os.getpid()}" if abstract else str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as supervisor:
         supervisor.bind("\0" + name if abstract else name)
-        supervisor.settimeout(30)
+        supervisor.settimeout(PATIENCE)
         variables = {"NOTIFY_SOCKET": f"@{name}" if abstract else name, "WATCHDOG_USEC": "300000"}
         with Terminal("node", "--home", home, **variables) as node:
 
