@@ -113,16 +113,16 @@ class NodeLife:
         multiaddrs; port 0 is any. `announce` are those that others are told instead, as behind a
         NAT. `protocol` is a name, or the specification of one that is not rumormill's own;
         `parameters` are its own, by name; `protocol_ids` the versions that peers are offered, best
-        first. `supervisors` are the tickets of all peers that supervise topics, where there
-        are such; with `supervises` this node is one. `network` is the key file of a private
-        network: nobody without it is talked to. `topic_keys` are the key files of encrypted topics;
-        `policies` are files that say who may publish. `message_id`, `application_score`,
-        `subscription_filter` and `peer_filter` are functions that FloodSub or GossipSub call; see
-        `protocols.registry.Hooks`. `durability` is `fsync` with a home. `observers` see the trace. `retain` says how much of topics is kept, or of each by its
-        name, of all others under "". `sync` says whether and how what is missing is got from
-        others; `members`, other nodes; `mdns`, also without a ticket. It is reached through
-        `relays`, tickets or "auto"; `be_relay` makes it one; `map_port` asks the router. `resume`
-        follows topics as before; `control` lets commands in by a socket in the home.
+        first. `supervisors` are the tickets of all peers that supervise topics, where there are
+        such; with `supervises` this node is one. `network` is the key file of a private network:
+        nobody else is talked to. `topic_keys` are the key files of encrypted topics; `policies` are
+        files that say who may publish. `message_id`, `application_score`, `subscription_filter` and
+        `peer_filter` are functions that FloodSub or GossipSub call; see `protocols.registry.Hooks`.
+        `durability` is `fsync` with a home. `observers` see the trace. `retain` says how much of
+        topics is kept, or of each by its name, of all others under "". `sync` says whether and how
+        what is missing is got from others; `members`, other nodes; `mdns`, also without a ticket.
+        It is reached through `relays`, tickets or "auto"; `be_relay` makes it one; `map_port` asks
+        the router. `resume` follows topics as before; `control` lets commands in.
         """
         self._home = None if home is None else Path(home)
         self._listen, self._announced = listened(listen), announced(announce)
