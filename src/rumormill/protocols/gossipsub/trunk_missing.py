@@ -234,6 +234,8 @@ class Wanting:
                 return
             if source.parent and now - source.born < YOUNG:
                 return
+            if source.parent and source.parent != peer:
+                source.tried = peer
             source.parent = source.parent or peer
             source.choked.pop(peer, None)
         tags = letters.unchokes.setdefault(peer, [])
