@@ -208,7 +208,7 @@ class Radius:
         publication, topic = self._compose(event, now), event.topic
         own = publication.to_event()
         deliver = topic in self.subscriptions.own or topic in self.publish_only
-        self._unsaid.append(event.number, own, publication, deliver, effects)
+        self._unsaid.append(event.number, own, publication, deliver, publication.time, effects)
 
     def _on_stored(self, event: inputs.Stored, now: float, effects: Effects) -> None:
         for own in self._unsaid.stored(event):
