@@ -327,12 +327,12 @@ class EventLog:
 
     # Going over to another epoch
 
-    def renew(self, build: Callable[[], model.Report]) -> model.Report:
-        """Have `build` make another epoch the valid one, and go over to it: for repair and restore.
+    def renew(self, build: Callable[[Path], model.Report]) -> model.Report:
+        """Have `build` make another epoch of our home the valid one, and go over to it.
 
-        It is done by the writer between two groups: appends wait meanwhile, and reads are those of
-        the old epoch until the new one is open. If `build` raises or changes nothing, nothing has
-        happened. Works also when the disk has failed under the writer.
+        Repair and restore use it. The writer does it between two groups: appends wait meanwhile,
+        and reads are those of the old epoch until the new one is open. If `build` raises or changes
+        nothing, nothing has happened. Works also when the disk has failed under the writer.
         """
         if self.home is None:
             raise errors.NotAStoreError("the log is in memory: there are no files to work on")
@@ -340,9 +340,9 @@ class EventLog:
         done = self.writer().run(partial(self._renew, build, self.home), mends=True)
         return done.result()
 
-    def _renew(self, build: Callable[[], model.Report], home: Path) -> model.Report:
+    def _renew(self, build: Callable[[Path], model.Report], home: Path) -> model.Report:
         writer = self.writer()
-        report = build()
+        report = build(home)
         if check.valid_epoch(home) == self._epoch:
             return report
         writer.let_go()  # the heads file is another's from here on
