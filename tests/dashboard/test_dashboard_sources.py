@@ -226,7 +226,10 @@ def test_several_nodes_are_one_picture(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_home_is_shown_as_its_node_would_show_itself(tmp_path: Path) -> None:
     async def story() -> None:
-        async with Node(tmp_path / "a") as node, node.serve(control=True) as doors:
+        async with (
+            Node(tmp_path / "a", control=False) as node,
+            node.serve(control=True) as doors,
+        ):
             await node.create_topic("news")
             await node.publish("news", "hello")
             source = HomeSource(tmp_path / "a")

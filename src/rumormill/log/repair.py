@@ -179,6 +179,8 @@ class _Builder:
         for loss in (*losses, *lost):
             if loss.start < loss.end:
                 schema.put_loss(self._target, new.topic_id, loss.start, loss.end)
+        # Numbers of our own follow the latest date, also that of an event that is given up.
+        new.received_max = max(new.received_max, old.received_max)
         schema.put_topics(self._target, [new])
         window, refusals = likely_window(self._target, new), []
         if self._source is not None:
