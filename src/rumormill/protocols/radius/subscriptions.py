@@ -73,7 +73,7 @@ class Subscriptions:
     ) -> None:
         self.own: dict[Topic, Entry] = {}
         """Our subscriptions."""
-        self._renews_at = 0.0
+        self._renewal_at = 0.0
         self.interests = InterestTable(config)
         self._identity = identity
         self._randomness = randomness
@@ -108,7 +108,7 @@ class Subscriptions:
         entry = Entry(self._word(topic, expires, now), hops, known.since if known else now)
         self.own[topic] = entry
         self._pass_on(entry, (), now, effects, known.interest.expires if known else 0)
-        if len(self.own) == 1 or self._renewal(entry) < self._renews_at:
+        if len(self.own) == 1 or self._renewal(entry) < self._renewal_at:
             self._set_renewal(now, effects)
 
     def _lasting(self) -> float:
@@ -148,8 +148,8 @@ class Subscriptions:
         return (expires - config.renew_left * lasts) / 1e6
 
     def _set_renewal(self, now: float, effects: Effects) -> None:
-        self._renews_at = max(now, min(map(self._renewal, self.own.values())))
-        effects.append(SetTimer(RENEW, self._renews_at))
+        self._renewal_at = max(now, min(map(self._renewal, self.own.values())))
+        effects.append(SetTimer(RENEW, self._renewal_at))
 
     def widen(self, hops: int, now: float, effects: Effects) -> None:
         """The network turned out to be larger: announce again what has not travelled so far."""
