@@ -152,7 +152,9 @@ class DamagedRangeError(CorruptLogError):
     """The asked events are damaged or lost; reading may go on at `end`."""
 
     def __init__(self, finding: Finding) -> None:
-        super().__init__(f"not served: {finding.sentence()}", (finding,))
+        known = finding.kind is FindingKind.REPAIRED
+        advice = "" if known else "; `rumormill repair` gives it up, or restore a backup"
+        super().__init__(f"not served: {finding.sentence()}{advice}", (finding,))
         self.topic, self.start, self.end = finding.topic, finding.start, finding.end
 
 
@@ -203,7 +205,9 @@ def from_sqlite(error: sqlite3.Error, where: str) -> StoreError:
         return CorruptLogError(f"the store {where} is damaged: {error}", ())
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreLockedError(f"the store {where} is locked by another program: {error}")
-    return StoreFailedError(f"the store {where} failed and must be reopened: {error}")
+    return StoreFailedError(
+        f"the store {where} failed and must be reopened (`rumormill repair`, or a restart): {error}"
+    )
 
 
 def has_no_room(error: sqlite3.Error, home: Path) -> bool:
@@ -231,7 +235,10 @@ def from_os(error: OSError, where: str) -> StoreError:
         return StoreFailedError(
             f"in the store {where} a symbolic link stands for {error.filename}: remove it"
         )
-    return StoreFailedError(f"the store {where} failed and must be reopened: {error.strerror}")
+    return StoreFailedError(
+        f"the store {where} failed and must be reopened (`rumormill repair`, or a restart):"
+        f" {error.strerror}"
+    )
 
 
 def _no_descriptors(where: str) -> NoDescriptorsError:
