@@ -12,7 +12,7 @@ is the model that says what of it is on the disk, page by page:
     from a seed, each page is as it was after some write since its last flush, or as at that flush,
     each size likewise, and of the names that were not flushed the first few are there, in order.
 
-Shared memory of SQLite (`-shm`) is no data: it is gone after a cut.
+Shared memory of SQLite (`-shm`) is no data, nor is a socket: they are gone after a cut.
 """
 
 import os
@@ -189,8 +189,9 @@ class Model:
         self._pending.append(("+", path, what))
 
     def _unname(self, path: str) -> None:
-        del self.names[path]
-        self._pending.append(("-", path, None))
+        if path in self.names:  # and no socket
+            del self.names[path]
+            self._pending.append(("-", path, None))
 
 
 def _rename(names: Names, change: str, path: str, what: Content | None) -> None:
@@ -253,7 +254,7 @@ class Disk:
         there = {
             str(path.relative_to(self.root)): path
             for path in sorted(self.root.rglob("*"))
-            if not path.name.endswith("-shm")
+            if not path.name.endswith("-shm") and not path.is_socket()
         }
         for name in [name for name in model.names if name not in there]:
             self._note("U", 0, 0, name)
@@ -292,7 +293,7 @@ class Disk:
             name = str(path.relative_to(self.root))
             if path.is_dir():
                 names[name] = None
-            else:
+            elif path.is_file():
                 names[name] = inodes[path.stat().st_ino] = Content(path.read_bytes())
         self._model = Model(names, inodes)
         self._read = 0
