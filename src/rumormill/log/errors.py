@@ -172,6 +172,7 @@ def import_extra(sentence: str, *names: str) -> tuple[Any, ...]:
 
 _READ_ONLY_CODES = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
 _CORRUPT_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_UNREADABLE_CODES = (sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ)
 _READ_ONLY_ERRNOS = (errno.EACCES, errno.EPERM, errno.EROFS)
 _FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
 _DESCRIPTOR_ERRNOS = (errno.EMFILE, errno.ENFILE)
@@ -184,6 +185,11 @@ _LEAST_ROOM = 1 << 20
 def is_corruption(error: sqlite3.Error) -> bool:
     """Whether SQLite itself says that the file is damaged."""
     return _primary_code(error) in _CORRUPT_CODES
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Whether what is in the file cannot be had, now or later: it is damaged, or not readable."""
+    return is_corruption(error) or getattr(error, "sqlite_errorcode", None) in _UNREADABLE_CODES
 
 
 def from_sqlite(error: sqlite3.Error, where: str) -> StoreError:
