@@ -178,7 +178,7 @@ def test_several_nodes_are_one_picture(tmp_path: Path, monkeypatch: pytest.Monke
             await b.connect(a.tickets[0])
             await c.connect(a.tickets[0])
             await a.wait_until_ready("news", peers=2)
-            source = HomesSource(folders)
+            source = HomesSource({name: HomeSource(folder) for name, folder in folders.items()})
             first = await shown(source)
             assert (first["source"]["kind"], first["well"]["ok"]) == ("homes", True)
             receipt = await a.publish("news", "hello")

@@ -68,7 +68,14 @@ def well(found: Found, away: Mapping[str, str]) -> dict[str, Any]:
         return {"ok": False, "sentence": wrong[0] + more}
     if not found:
         return {"ok": True, "sentence": "no node is there yet"}
-    return {"ok": True, "sentence": f"{len(found)} nodes, all well"}
+    return {"ok": True, "sentence": f"{nodes(found)}, all well"}
+
+
+def nodes(found: Found) -> str:
+    """How many there are, also behind one dashboard."""
+    rows = [row for each in found.values() for row in each.get("peers", {}).get("rows", [])]
+    count = sum(bool(row.get("me")) for row in rows)
+    return "one node" if count == 1 else f"{count} nodes"
 
 
 def totals(found: Found) -> dict[str, Any]:
@@ -134,7 +141,8 @@ def topics(found: Found) -> dict[str, Any]:
             had = rows.setdefault(row["name"], {"name": row["name"], "title": row["title"]})
             for name in ("published", "delivered", "duplicates", "rate"):
                 had[name] = rounded((had.get(name) or 0) + (row.get(name) or 0))
-            had["subscribers"] = had.get("subscribers", 0) + bool(row.get("subscribed"))
+            here = row.get("subscribed", row.get("subscribers", 0))  # of one node, or of several
+            had["subscribers"] = had.get("subscribers", 0) + int(here)
             for name in ("next", "bytes", "mesh"):
                 if name in row:
                     had[name] = max(had.get(name, 0), row[name])
@@ -149,19 +157,21 @@ def _ids(found: Found) -> dict[str, dict[str, Any]]:
     rows: dict[str, dict[str, Any]] = {}
     told = {name: each["peers"]["rows"] for name, each in found.items() if "peers" in each}
     for name, of_node in told.items():
-        own = next((row for row in of_node if row.get("me")), None)
-        if own is not None:
-            rows[own["id"]] = own | {"name": name, "me": True, "delivered": 0, "duplicates": 0}
+        own = [row for row in of_node if row.get("me")]
+        for row in own:
+            called = name if len(own) == 1 else f"{name}/{row['name']}"
+            rows[row["id"]] = row | {"name": called, "delivered": 0, "duplicates": 0}
     for of_node in told.values():
-        own_id = next((row["id"] for row in of_node if row.get("me")), "")
+        own = [row for row in of_node if row.get("me")]
         for row in of_node:
-            if row.get("me"):
-                continue
-            if own_id in rows:
+            # Of one node, others' rows say what it got of them; of several, their own rows do.
+            getter = row if row.get("me") else own[0] if len(own) == 1 else None
+            if getter is not None:
                 for count in ("delivered", "duplicates"):
-                    rows[own_id][count] += row.get(count, 0)
-            kept = ("id", "name", "up", "kind")
-            rows.setdefault(row["id"], {name: row[name] for name in kept if name in row})
+                    rows[getter["id"]][count] += row.get(count, 0)
+            if not row.get("me"):
+                kept = ("id", "name", "up", "kind")
+                rows.setdefault(row["id"], {name: row[name] for name in kept if name in row})
     return rows
 
 
