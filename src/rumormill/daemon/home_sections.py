@@ -161,6 +161,7 @@ def _ids(found: Found) -> dict[str, dict[str, Any]]:
         for row in own:
             called = name if len(own) == 1 else f"{name}/{row['name']}"
             rows[row["id"]] = row | {"name": called, "delivered": 0, "duplicates": 0}
+    trips: dict[str, list[float]] = {}
     for of_node in told.values():
         own = [row for row in of_node if row.get("me")]
         for row in of_node:
@@ -172,7 +173,14 @@ def _ids(found: Found) -> dict[str, dict[str, Any]]:
             if not row.get("me"):
                 kept = ("id", "name", "up", "kind")
                 rows.setdefault(row["id"], {name: row[name] for name in kept if name in row})
-    return rows
+            if "rtt" in row:
+                trips.setdefault(row["id"], []).append(row["rtt"])
+    return {peer: row | _middle(trips.get(peer)) for peer, row in rows.items()}
+
+
+def _middle(trips: list[float] | None) -> dict[str, float]:
+    """How far a peer is from those that are connected to it: from half of them, nearer."""
+    return {"rtt": sorted(trips)[len(trips) // 2]} if trips else {}
 
 
 def peers(found: Found) -> dict[str, Any]:

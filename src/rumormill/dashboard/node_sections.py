@@ -222,6 +222,8 @@ def peers(own: PeerId, connected: Sequence[PeerView], aggregator: Aggregator) ->
         }
         if peer.score is not None:
             row["score"] = rounded(peer.score)
+        if peer.round_trip is not None:
+            row["rtt"] = rounded(peer.round_trip)
         if figures is not None:
             row |= {"delivered": figures.delivered, "duplicates": figures.duplicates}
             if figures.errors:
