@@ -288,6 +288,19 @@ def protocol(found: Found) -> dict[str, Any]:
     return shown
 
 
+def heads(found: Found) -> dict[str, Any] | None:
+    """Heads of the first topic that anybody tells of, with how many nodes have them as such."""
+    told = _sections(found, "heads")
+    counts: dict[str, int] = {}
+    same = [each for each in told if each["topic"] == told[0]["topic"]]
+    for each in same:
+        for event, count in each["rows"]:
+            counts[event] = counts.get(event, 0) + count
+    rows = [list(row) for row in sorted(counts.items(), key=lambda head: -head[1])]
+    left_out = max([each["left_out"] for each in same], default=0)
+    return same[0] | {"rows": rows[:_MOST_ROWS], "left_out": left_out} if same else None
+
+
 def journey(found: list[dict[str, Any]]) -> dict[str, Any]:
     """What several nodes saw of one event, in the order of time, with hops counted anew."""
     told: dict[tuple[Any, ...], dict[str, Any]] = {}
@@ -327,5 +340,6 @@ MAKERS: Final[Mapping[str, Callable[[Found], Any]]] = {
     "sync": sync,
     "reach": reach,
     "protocol": protocol,
+    "heads": heads,
 }
 """What puts each section together."""

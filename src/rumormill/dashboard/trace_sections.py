@@ -182,6 +182,7 @@ def protocol(name: str, figures: TraceAggregator, views: Views | None) -> dict[s
             for topic, is_so in list(figures.legitimate.items())[:MOST_TOPICS]
         }
     if views:
+        rows += _counted(views)
         trees = _trees(views)
         if trees:
             found["trees"] = trees
@@ -189,6 +190,19 @@ def protocol(name: str, figures: TraceAggregator, views: Views | None) -> dict[s
         if coverage := _coverage(views):
             found["coverage"] = coverage
     return found
+
+
+def _counted(views: Views) -> list[list[Any]]:
+    """What all machines hold together."""
+    found: dict[str, int] = {"subscriptions": 0}
+    for view in views.values():
+        found["subscriptions"] += len(view.subscriptions)
+        for kind, by_topic in view.links.items():
+            label = f"{kind} links"
+            found[label] = found.get(label, 0) + sum(map(len, by_topic.values()))
+        for table, count in view.evicted.items():
+            found[f"evicted: {table}"] = found.get(f"evicted: {table}", 0) + count
+    return [[label, count] for label, count in found.items() if count]
 
 
 def _labels(topic: str, views: Views) -> list[list[str]]:
