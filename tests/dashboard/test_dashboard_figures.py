@@ -82,6 +82,7 @@ def assert_agrees(shown: dict[str, Any], rows: list[dict[str, Any]], metrics: Me
     assert shown["duplicates"] == figures["duplicates"]
     assert shown["failed"] == sum(figures["failed_publications"].values())
     assert shown["rejected"] == sum(figures["rejected"].values())
+    assert shown["rejections"] == ranked(figures["rejected"])
     assert shown["copies"] == figures["copies_by_cause"]
     assert shown["bytes"]["data"] == figures["data_bytes"]
     assert shown["bytes"]["control"] == figures["control_bytes"]

@@ -139,7 +139,7 @@ def topics(found: Found) -> dict[str, Any]:
     for each in _sections(found, "topics"):
         for row in each["rows"]:
             had = rows.setdefault(row["name"], {"name": row["name"], "title": row["title"]})
-            for name in ("published", "delivered", "duplicates", "rate"):
+            for name in ("published", "delivered", "duplicates", "rejected", "rate"):
                 had[name] = rounded((had.get(name) or 0) + (row.get(name) or 0))
             here = row.get("subscribed", row.get("subscribers", 0))  # of one node, or of several
             had["subscribers"] = had.get("subscribers", 0) + int(here)
@@ -260,6 +260,8 @@ def reach(found: Found) -> dict[str, Any]:
     return {
         "lines": [f"{name}: {line}" for name, each in told.items() for line in each["lines"]],
         "addresses": [address for each in told.values() for address in each["addresses"]],
+        "relays": added([each["relays"] for each in told.values()]) or {},
+        "punches": added([each["punches"] for each in told.values()]) or {},
     }
 
 

@@ -21,6 +21,7 @@ from rumormill.core.trace import DeliverMessage, DuplicateMessage, RecvRPC, Send
 from rumormill.dashboard.figures import LATENCIES, cut, peer_text, percentile
 from rumormill.dashboard.series import Series, rounded
 from rumormill.trace.entries import Batch
+from rumormill.trace.ledger import UNSPECIFIED
 
 KEPT_ENTRIES: Final = 200_000
 """Of the trace, for journeys: half a minute of a busy node."""
@@ -97,6 +98,7 @@ class Aggregator:
         self.delivered = self.published = self.duplicates = self.rejected = self.failed = 0
         self.dropped_rpcs: dict[str, int] = {}
         self.refused: dict[str, int] = {}
+        self.rejections: dict[str, int] = {}
         self.sessions: dict[str, int] = {}
         self.partners: dict[PeerId, trace.SyncEnded] = {}
         self.partner_times: dict[PeerId, float] = {}
@@ -259,6 +261,7 @@ class Aggregator:
 
     def _reject(self, now: float, peer: PeerId, payload: trace.RejectMessage) -> None:
         self.rejected += 1
+        self._add(self.rejections, payload.reason or UNSPECIFIED, 1)
         self.topic_figures(payload.topic).rejected += 1
         self._complain(payload.received_from, payload.reason)
 

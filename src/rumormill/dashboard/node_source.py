@@ -135,7 +135,7 @@ class NodeSource:
             "links": lambda: sections.links(node.peers, view, look.topic),
             "recent": aggregator.recent_section,
             "sync": lambda: sections.sync(reading, aggregator, node.completeness),
-            "reach": lambda: {"lines": node.reachability, "addresses": node.tickets},
+            "reach": lambda: sections.reach(reading, node.reachability, node.tickets),
             "protocol": lambda: sections.protocol(self._protocol, node.id, view),
         }
 
