@@ -16,6 +16,7 @@ The bars (docs/dashboard.md): 1 % of a core and 20 kB a second, at 1,000 deliver
 import argparse
 import asyncio
 import contextlib
+import functools
 import gc
 import json
 import re
@@ -25,6 +26,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from pathlib import Path
 from typing import Any
@@ -40,7 +42,15 @@ TOPIC = "bench"
 GONE = 3.0
 """Seconds after the last viewer until the node has nothing of it any more, instead of a minute."""
 VIEWS = ("overview", "topic", "overlay", "history")
-PACKAGE = str(Path(node_source.__file__).parent)
+
+
+@functools.cache
+def package_of(file: str) -> str:
+    """Whose function it is: of which package of ours, of asyncio, or of others."""
+    parts = Path(file).parts
+    if "rumormill" in parts:
+        return parts[len(parts) - parts[::-1].index("rumormill")].removesuffix(".py")
+    return "asyncio" if "asyncio" in parts or file.endswith("selectors.py") else "others"
 
 
 class Meter:
@@ -48,7 +58,8 @@ class Meter:
 
     def __init__(self) -> None:
         self.spent = 0.0
-        self.calls = 0
+        self.counting = False
+        self.calls: Counter[str] = Counter()
 
     def wrap(self, owner: Any, name: str) -> None:
         inner: Callable[..., Any] = getattr(owner, name)
@@ -71,11 +82,14 @@ class Meter:
         setattr(owner, name, metered)
 
     def count_calls(self) -> None:
-        """Count every call into the package from now on, in this thread and in new ones."""
+        """Count every call from now on, by package, in this thread and in new ones."""
+        if self.counting:
+            return
+        self.counting = True
 
         def see(frame: Any, event: str, _: object) -> None:
-            if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
-                self.calls += 1
+            if event == "call":
+                self.calls[package_of(frame.f_code.co_filename)] += 1
 
         threading.setprofile(see)
         sys.setprofile(see)
@@ -135,7 +149,7 @@ async def child(home: str) -> None:
             _say(
                 {
                     "spent": meter.spent,
-                    "calls": meter.calls,
+                    "calls": dict(meter.calls),
                     "cpu": time.process_time(),
                     "gc": collector.spent,
                     "gc_runs": collector.runs,
@@ -228,15 +242,13 @@ async def bench(rate: int, seconds: float, rounds: int) -> dict[str, Any]:
             for view in VIEWS:
                 found["views"][view] = await _one(node, door, view, seconds, rounds)
             await asyncio.sleep(GONE + 2)
-            before = await node.ask("count")
-            await asyncio.sleep(3)
-            after = await node.ask()
-            found["without"] = {
-                "calls": after["calls"] - before["calls"],
-                "deliveries": after["delivered"] - before["delivered"],
-                "attached": after["attached"],
-            }
+            found["without"] = await _counted(node, seconds)
+            viewer = asyncio.ensure_future(watch(door, VIEWS[0], []))
+            await asyncio.sleep(1)
+            found["watched"] = await _counted(node, seconds)
+            viewer.cancel()
             load.cancel()
+            await asyncio.gather(viewer, return_exceptions=True)
             await asyncio.gather(load, return_exceptions=True)
     return found
 
@@ -287,6 +299,16 @@ async def _one(
     }
 
 
+async def _counted(node: Measured, seconds: float) -> dict[str, Any]:
+    """Calls of functions by package, for each delivery."""
+    before = await node.ask("count")
+    await asyncio.sleep(seconds)
+    after = await node.ask()
+    delivered = after["delivered"] - before["delivered"]
+    calls = {name: count - before["calls"].get(name, 0) for name, count in after["calls"].items()}
+    return {"deliveries": delivered, "calls": calls, "attached": after["attached"]}
+
+
 def _difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, float]:
     names = ("cpu", "gc", "gc_runs", "delivered")
     return {name: after[name] - before[name] for name in names}
@@ -317,8 +339,12 @@ def main() -> None:
             f" {row['bytes_per_second']:8.0f} {row['snapshot_bytes']:9}"
             f" {row['cpu_ms_without']:9.1f} {row['cpu_ms_more']:9.1f} {row['gc_ms_more']:9.1f}"
         )
-    without = found["without"]
-    print(f"without a viewer: {without['calls']} calls in {without['deliveries']:.0f} deliveries")
+    without, watched = found["without"], found["watched"]
+    print(f"without a viewer: {without['calls'].get('dashboard', 0)} calls of the dashboard's code")
+    print("calls for each delivery, without and with a viewer of the overview:")
+    for name in sorted(watched["calls"], key=lambda each: -watched["calls"][each]):
+        told = [each["calls"].get(name, 0) / each["deliveries"] for each in (without, watched)]
+        print(f"  {name:12} {told[0]:8.2f} {told[1]:8.2f}")
 
 
 if __name__ == "__main__":

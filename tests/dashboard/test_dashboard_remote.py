@@ -233,8 +233,11 @@ def test_tls_is_checked(tmp_path: Path) -> None:
     async def story() -> None:
         async with Node(None) as node:
             source = NodeSource(node, "gossipsub")
-            async with elsewhere(source, server_context(*ours)) as (url, _):
+            async with elsewhere(source, server_context(*ours)) as (url, refused):
                 assert url.startswith("https://")
+                with pytest.raises(LocalError, match="that is not the token"):
+                    await watched(f"{url}x", ours[0]).look(ALL)
+                assert refused == {"token": 1}
                 assert (await watched(url, ours[0]).look(ALL))["source"]["kind"] == "node"
                 with pytest.raises(LocalError, match="CERTIFICATE_VERIFY_FAILED"):
                     await watched(url).look(ALL)

@@ -101,6 +101,7 @@ def test_who_was_slow_gets_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
         assert b"event: snapshot" in await anext(pieces)
         await asyncio.sleep(0.1)  # the viewer reads
         assert b"event: snapshot" in await anext(pieces)
+        monkeypatch.setattr(stream, "SLOW", 3600.0)
         source.sections["totals"] = {"published": 2}
         assert b"event: update" in await anext(pieces)
         await pieces.aclose()  # type: ignore[attr-defined]

@@ -1,5 +1,6 @@
-"""What goes through the writer's queue, and what the writer has done."""
+"""Where the writer begins, what goes through its queue, and what it has done."""
 
+import sqlite3
 from collections.abc import Sequence
 from concurrent.futures import Future
 
@@ -7,9 +8,21 @@ import msgspec
 
 from rumormill.core.event import Event, Kept, Position
 from rumormill.core.histogram import Histogram
+from rumormill.log.heads import Upkeep
 from rumormill.log.model import Appended
+from rumormill.log.rows import TopicRow
 
 Ticket = Future[tuple[Appended, ...]]
+
+
+class Standing(msgspec.Struct):
+    """Where a writer begins: a database that was checked, and what is in it."""
+
+    db: sqlite3.Connection
+    topics: dict[str, TopicRow]
+    generation: int
+    unwitnessed: int | None
+    upkeep: Upkeep | None
 
 
 class Call(msgspec.Struct):

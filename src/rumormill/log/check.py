@@ -20,7 +20,7 @@ import msgspec
 
 from rumormill.log import errors
 from rumormill.log.errors import Finding, FindingKind
-from rumormill.log.heads import Head, HeadsDamagedError, HeadsFile, Witness, read_heads
+from rumormill.log.heads import Head, HeadsDamagedError, HeadsFile, Witness, read_epoch, read_heads
 from rumormill.log.index_check import check_index
 from rumormill.log.model import Report, StoreConfig
 from rumormill.log.reader import hash_at, walk
@@ -60,6 +60,11 @@ def find_witness(home: Path) -> tuple[Witness | None, Finding | None]:
     if witness is None and latest_epoch(home) > 0:
         return None, Finding(FindingKind.HEADS, detail="the heads file is missing")
     return witness, None
+
+
+def valid_epoch(home: Path) -> int | None:
+    """The epoch whose database counts; None where the heads file does not tell."""
+    return read_epoch(home / HEADS_NAME)
 
 
 def damaged(home: Path, findings: Sequence[Finding]) -> errors.CorruptLogError:

@@ -3,7 +3,8 @@
 A repair never writes to damaged files. It builds the next epoch's database from the rows that still
 verify, records every range that is gone as a loss, and then replaces the heads file, which makes
 the new epoch the valid one in a single step. A crash before that step leaves the store as it was.
-The damaged files stay beside it for whoever wants to look closer.
+The damaged files stay beside it for whoever wants to look closer. A log that is open goes over to
+the new epoch by itself, between two commits.
 
 Lost offsets stay empty for ever: a reader that comes to them is told the range.
 """
@@ -16,7 +17,7 @@ from pathlib import Path
 from rumormill.log import schema
 from rumormill.log.check import HEADS_NAME, State, examine, find_witness, losses_of
 from rumormill.log.errors import Finding, FindingKind, NotAStoreError, translated
-from rumormill.log.event_log import DEFAULT_CONFIG
+from rumormill.log.event_log import DEFAULT_CONFIG, EventLog
 from rumormill.log.files import sync_directory
 from rumormill.log.heads import Head, HeadsFile, Witness
 from rumormill.log.index_check import check_index
@@ -41,22 +42,39 @@ from rumormill.log.rows import (
 _EVERYTHING = 2**62
 
 
-def repair(home: Path | str, config: StoreConfig = DEFAULT_CONFIG) -> Report:
+def repair(place: Path | str | EventLog, config: StoreConfig = DEFAULT_CONFIG) -> Report:
     """Make a damaged store writable again; the report's findings are what was given up.
 
-    A store in which nothing is wrong is left as it is. The caller decides about the damaged
-    database file, which stays in the directory under its old name.
+    It is a home that nobody has open, or a log that is open for writing, which goes on in the
+    repaired store (`EventLog.renew`). One in which nothing is wrong is left as it is, unless the
+    disk has failed under its writer: then everything is written anew. The caller decides about the
+    damaged database file, which stays in the directory under its old name.
     """
-    home = Path(home)
+    if isinstance(place, EventLog):
+        return place.renew(
+            lambda: _repair(_home_of(place), place.config, anew=place.writer().failed)
+        )
+    home = Path(place)
     if not home.is_dir():
         raise NotAStoreError(f"there is no rumormill store in {home}")
-    with translated(str(home)), schema.store_lock(home), contextlib.ExitStack() as cleanup:
+    with translated(str(home)), schema.store_lock(home):
+        return _repair(home, config, anew=False)
+
+
+def _home_of(log: EventLog) -> Path:
+    assert log.home is not None
+    return log.home
+
+
+def _repair(home: Path, config: StoreConfig, *, anew: bool) -> Report:
+    """Build the next epoch, if there is a reason to; the caller has the right to write."""
+    with translated(str(home)), contextlib.ExitStack() as cleanup:
         witness, complaint = find_witness(home)
         epoch = witness.epoch if witness else schema.latest_epoch(home)
         if epoch == 0:
             raise NotAStoreError(f"there is no rumormill store in {home}")
         source, state = _open_source(schema.database_path(home, epoch), witness, cleanup)
-        if not state.findings and complaint is None:
+        if not state.findings and complaint is None and not anew:
             return Report((), 0, 0)
         return _rebuild(home, config, source, state, witness)
 

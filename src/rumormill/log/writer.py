@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 from rumormill.core.event import UNASSIGNED, Event
 from rumormill.core.history import Deleted
 from rumormill.log import errors, files
-from rumormill.log.calls import Call, Counters, Ticket
+from rumormill.log.calls import Call, Counters, Standing, Ticket
 from rumormill.log.errors import StoreError
 from rumormill.log.heads import Upkeep
 from rumormill.log.model import Appended, Durability, StoreConfig
@@ -38,11 +38,11 @@ _log = logging.getLogger("rumormill.log")
 _Places = tuple[list[int], dict[int, None]]
 """The offsets of an append's events, and which of the events were there before."""
 _Put = Callable[[Group, list[Call]], list[_Places]]
-_NONE_KNOWN: dict[int, None] = {}
+_Job = tuple[Callable[[], Any], Future[Any], bool]  # the last: also after a failure
 Result = TypeVar("Result")
+_NONE_KNOWN: dict[int, None] = {}
 _MAX_JOBS = 64
-_SPARE_EVENTS = 4096
-_SPARE_SECONDS = 0.1
+_SPARE_EVENTS, _SPARE_SECONDS = 4096, 0.1
 """Index by itself from so many events behind, after so long a quiet: our choice. Who asks for
 histories waits for fewer, which is some ten milliseconds, and who appends waits for none."""
 _PUT_MARK = "INSERT OR REPLACE INTO marks VALUES (?, ?, ?)"
@@ -52,20 +52,9 @@ class Writer:
     """Owns the writing connection and the heads file; everything that changes the log runs here."""
 
     def __init__(
-        self,
-        db: sqlite3.Connection,
-        *,
-        db_lock: threading.RLock,
-        upkeep: Upkeep | None,
-        unwitnessed: int | None,
-        topics: dict[str, TopicRow],
-        generation: int,
-        config: StoreConfig,
-        where: str,
+        self, standing: Standing, *, db_lock: threading.RLock, config: StoreConfig, where: str
     ) -> None:
-        self.db = db
-        self.topics = topics
-        self.names: dict[str, None] = dict.fromkeys(topics)
+        self.names: dict[str, None] = {}
         self.config = config
         self.counters = Counters()
         self.unindexed: dict[str, None] = {}
@@ -77,13 +66,9 @@ class Writer:
         self.spare_work: Callable[[], None] | None = None
         """What to do about the backlog when there is nothing else to do."""
         self._db_lock = db_lock
-        self._upkeep = upkeep
-        self._unwitnessed = unwitnessed
         self._where = where
-        self._generation = generation
-        self._next_topic_id = 1 + max((row.topic_id for row in topics.values()), default=0)
         self._calls: deque[Call] = deque()
-        self._jobs: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+        self._jobs: deque[_Job] = deque()
         self._queued_events = 0
         self._queued_bytes = 0
         self._lock = threading.Lock()
@@ -91,8 +76,7 @@ class Writer:
         self._room = threading.Condition(self._lock)
         self._closing = False
         self._is_quiet = False
-        self._failure: StoreError | None = None
-        self._pages_since_checkpoint = 0
+        self.go_on(standing)
         self._thread = threading.Thread(target=self._run, name="rumormill-store", daemon=True)
         self._thread.start()
 
@@ -134,20 +118,20 @@ class Writer:
             self._admit_topics([name for name in names if name not in self.names])
 
     def names_from(self, start: int) -> list[str]:
-        """All names of topics but the first so many."""
+        """All names but the first so many."""
         with self._lock:
             return list(islice(self.names, start, None))
 
-    def run(self, job: Callable[[], Any]) -> Future[Any]:
-        """Have `job` run by the writer between two groups."""
+    def run(self, job: Callable[[], Any], *, mends: bool = False) -> Future[Any]:
+        """Have a job run between two groups; one that `mends`, after a failure too."""
         future: Future[Any] = Future()
         with self._lock:
-            self._check_open()
+            self._check_open(mends=mends)
             if len(self._jobs) >= _MAX_JOBS:
                 raise errors.QueueFullError(
                     "too many maintenance jobs are waiting for the log's writer"
                 )
-            self._jobs.append((job, future))
+            self._jobs.append((job, future, mends))
             self._work.notify()
         return future
 
@@ -162,6 +146,31 @@ class Writer:
 
     # Called by the writer's thread only.
 
+    def go_on(self, standing: Standing) -> None:
+        """Write to this database from now on."""
+        self.db, self.topics, self._upkeep = standing.db, standing.topics, standing.upkeep
+        self._generation, self._unwitnessed = standing.generation, standing.unwitnessed
+        self._next_topic_id = 1 + max((row.topic_id for row in self.topics.values()), default=0)
+        self._failure: StoreError | None = None
+        self._pages_since_checkpoint = self.backlog = 0
+        self.unindexed.clear()
+        self.deleted.clear()
+        with self._lock:
+            self.names.update(dict.fromkeys(self.topics))
+
+    def let_go(self) -> None:
+        """Touch the heads file no more."""
+        if (upkeep := self._upkeep) is not None:
+            upkeep.heads.let_go()
+            self._upkeep = None
+
+    def stop(self, error: StoreError) -> StoreError:
+        """Store nothing more, for this reason, which is returned."""
+        if self._failure is None:
+            _log.error("nothing more is stored: %s", error)
+        self._failure = error
+        return error
+
     def commit(self, changed: Iterable[TopicRow]) -> None:
         """End the open transaction: write the topics' records, commit, note the heads, publish."""
         rows = list(changed)
@@ -175,8 +184,8 @@ class Writer:
         begun = time.perf_counter()
         self.db.execute("COMMIT")
         self.counters.commit_seconds.add(time.perf_counter() - begun)
-        self._generation, self._unwitnessed = generation, behind
         self.counters.commits += 1
+        self._generation, self._unwitnessed = generation, behind
         for row in rows:
             known = self.topics.get(row.name)
             end = row.first_offset if known is None else known.next_offset
@@ -256,7 +265,7 @@ class Writer:
             self._quietly(self._upkeep.heads.close)
         self._fail_leftovers()
 
-    def _next(self) -> tuple[list[Call], tuple[Callable[[], Any], Future[Any]] | None, bool]:
+    def _next(self) -> tuple[list[Call], _Job | None, bool]:
         """Wait for work; return a group of appends, a job, or that all is done."""
         with self._lock:
             while not self._calls and not self._jobs:
@@ -265,7 +274,7 @@ class Writer:
                 pause = None if self._upkeep is None else self._upkeep.wait(time.monotonic())
                 spare = None
                 if self.spare_work is not None and self.backlog >= _SPARE_EVENTS:
-                    spare = (self.spare_work, Future[Any]())
+                    spare = (self.spare_work, Future[Any](), False)
                     pause = 0 if self._is_quiet else _SPARE_SECONDS
                 if not self._work.wait(pause) and pause is not None:
                     self._is_quiet = True
@@ -419,11 +428,11 @@ class Writer:
         found = self.db.execute(query, (topic.topic_id, event.id)).fetchone()
         return UNASSIGNED if found is None else found[0] & MAX_OFFSET
 
-    def _run_job(self, job: Callable[[], Any], future: Future[Any]) -> None:
+    def _run_job(self, job: Callable[[], Any], future: Future[Any], mends: bool) -> None:
         if not future.set_running_or_notify_cancel():
             return
         try:
-            if self._failure is not None:
+            if self._failure is not None and not mends:
                 raise self._failure
             result = job()
         except BaseException as error:  # noqa: BLE001 - whoever asked for the job gets its error
@@ -442,11 +451,8 @@ class Writer:
             raise self._remember(errors.from_os(error, self._where)) from error
 
     def _remember(self, error: StoreError) -> StoreError:
-        if not isinstance(error, (errors.DiskFullError, errors.StoreLockedError)):
-            if self._failure is None:
-                _log.error("nothing more is stored: %s", error)
-            self._failure = error
-        return error
+        passes = isinstance(error, (errors.DiskFullError, errors.StoreLockedError))
+        return error if passes else self.stop(error)
 
     def _quietly(self, action: Callable[[], None]) -> None:
         """Upkeep whose failure loses nothing: it is tried again later, or on the next open."""
@@ -472,7 +478,7 @@ class Writer:
             self._room.notify_all()
         error = errors.StoreClosedError("the log was closed")
         self._fail([call for call in calls if call.ticket.set_running_or_notify_cancel()], error)
-        for _, future in jobs:
+        for _, future, _ in jobs:
             if future.set_running_or_notify_cancel():
                 future.set_exception(error)
 
@@ -483,8 +489,8 @@ class Writer:
             )
         self.names.update(dict.fromkeys(names))
 
-    def _check_open(self) -> None:
-        if self._failure is not None:
+    def _check_open(self, *, mends: bool = False) -> None:
+        if self._failure and not mends:
             raise self._failure
         if self._closing:
             raise errors.StoreClosedError("the log is closed")

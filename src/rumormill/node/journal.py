@@ -34,6 +34,7 @@ from rumormill.node.change import Change
 from rumormill.node.config import NodeConfig
 from rumormill.node.delays import Delays
 from rumormill.node.log_reader import LogReader
+from rumormill.node.numbers import Numbers
 from rumormill.node.publications import Publications
 from rumormill.node.receipts import Receipts
 from rumormill.node.subscription import Subscription
@@ -112,7 +113,7 @@ class Journal:
         self._in_flight = self._waiting_bytes = self._put_off = 0
         self.taken = self._settled = 0
         """How many events and notes were taken, and of how many of them the fate is known."""
-        self.reader = LogReader(log)
+        self.reader, self.numbers = LogReader(log), Numbers(log)
         self.receipts = Receipts()
         self._drained: asyncio.Future[None] | None = None
 
@@ -244,6 +245,7 @@ class Journal:
             if own:
                 self._unsaid_events += 1
                 self._unsaid_bytes += size
+                self.numbers.use(effect.seqno, event, when)
         if len(waiting) >= _MAX_WAITING or self.failure is not None:
             error = self.failure or QueueFullError(LOG_BUSY)
             self._loop.call_soon(self._lose, [Taken(event, effect, own)], error)
@@ -295,8 +297,9 @@ class Journal:
 
     def _store(self, batch: list[Taken], notes: list[Kept]) -> None:
         """Append a batch; what the log has no room for waits, what it refuses is found."""
+        kept = [*notes, *self.numbers.note()]
         try:
-            ticket = self.log.append([each.event for each in batch], wait=False, notes=notes)
+            ticket = self.log.append([each.event for each in batch], wait=False, notes=kept)
         except QueueFullError:
             self._put_back(batch, notes)
             self._schedule(_RETRY)
@@ -322,11 +325,8 @@ class Journal:
         self._waiting_bytes += sum(len(each.event.data) for each in batch)
 
     def _with_followers(self, lost: list[Taken]) -> list[Taken]:
-        """Lost events, and those that wait and are linked to one of them.
-
-        No event is stored whose parent, published here as well, could not be. So one batch at a
-        time is with the log, and what is linked falls together.
-        """
+        """Lost events, and those that wait and are linked to one: no event is stored whose parent,
+        published here as well, could not be. So one batch at a time is with the log."""
         linked = Taken.followers(lost, self._waiting)
         self._waiting = [taken for taken in self._waiting if taken not in linked]
         self._waiting_bytes -= sum(len(each.event.data) for each in linked)
@@ -348,6 +348,7 @@ class Journal:
         error = ticket.exception()
         if error is None:
             self._settled += len(notes)
+            self.numbers.noted()
             self._hand_out(batch, ticket.result())
         else:
             self._settled += self.notes.lose(notes)
@@ -424,8 +425,7 @@ class Journal:
         """Store, one after the other, the pieces of a batch that was too much for the disk.
 
         A piece that does not fit is cut in halves. An event that does not fit even alone says that
-        none of its size does: those are given up without another try, so a disk that is really
-        full is asked a few times, and not once for every event.
+        none of its size does: those are given up, so a full disk is asked a few times only.
         """
         piece: list[Taken] = []
         while pieces and not piece:

@@ -104,6 +104,7 @@ class NodeLife:
         be_relay: bool = False,
         map_port: bool = False,
         resume: bool = False,
+        control: bool = True,
         observers: Sequence[Observer] = (),
     ) -> None:
         """Describe a node; nothing is opened before `start`.
@@ -122,7 +123,9 @@ class NodeLife:
         is kept: one rule for all, or by topic, that of all others under "". `sync` says whether and
         how what is missing is got from others; `members`, other nodes; `mdns`, whether also without
         a ticket, on our links. Others reach it through `relays`, tickets or "auto"; `be_relay`
-        makes it one; `map_port` asks the router for a port. `resume` follows topics as before.
+        makes it one; `map_port` asks the router for a port. `resume` follows topics as before. With
+        a home, commands and `rumormill.connect` reach it by a socket there, unless `control` is
+        false.
         """
         self._home = None if home is None else Path(home)
         self._listen, self._announced = listened(listen), announced(announce)
@@ -136,7 +139,7 @@ class NodeLife:
         self._members = chosen_settings("members", members, MembersConfig)
         for each in (self._config, self._sync, self._members):
             each.validate()
-        self._mdns, self._resume = mdns, resume
+        self._mdns, self._resume, self._control = mdns, resume, control
         self._reach_options = chosen_reach(relays, be_relay=be_relay, map_port=map_port)
         self._rules, self._observers = rules_of(retain), tuple(observers)
         self._callbacks = Callbacks(message_id, application_score, subscription_filter, peer_filter)

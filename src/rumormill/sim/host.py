@@ -6,7 +6,6 @@ wait), slow (reads so many messages per second), and hostile (its machine is an 
 """
 
 import random
-from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
@@ -61,7 +60,7 @@ class Host(Correspondent):
         self.journal: Journal | None = None
         """Its disk, where the scenario gives it one: without it everything is safe at once, and
         nothing can be read back."""
-        self._answers: deque[Input] = deque()
+        self._answers: list[Input] = []
         """What the journal has to say, when the effects of the present input are carried out."""
         self._answering = False
         self.on_event: Callable[[Event], None] | None = None
@@ -74,7 +73,7 @@ class Host(Correspondent):
         self._read_interval = 0.0
         self._next_read = 0.0
         self._wake_up = 0.0
-        self._inbox: deque[tuple[Way | None, Any]] = deque()
+        self._inbox: list[tuple[Way | None, Any]] = []
         self._news_waiting = 0
         self.disconnects: dict[PeerId, int] = {}
         self._waiting_timers: list[Hashable] = []
@@ -116,7 +115,7 @@ class Host(Correspondent):
         self._answering = True
         try:
             while self._answers and not self._paused:
-                self.handle(self._answers.popleft())
+                self.handle(self._answers.pop(0))
         finally:
             self._answering = False
 
@@ -322,6 +321,7 @@ class Host(Correspondent):
         self.machine = machine
         self.up = True
         self.session += 1
+        self.up_since = self.engine.now
         self.record((self.engine.now, self.id, trace.NodeUp()))
 
     def stop(self, reason: str) -> None:
@@ -360,7 +360,7 @@ class Host(Correspondent):
             self._settle(appends, reason)
             self._answers.extend(inputs.Loaded(load.number) for load in loads)
             while self._answers:
-                self.machine.handle(self._answers.popleft(), self.engine.now, [])
+                self.machine.handle(self._answers.pop(0), self.engine.now, [])
         commands, self._commands = self._commands, {}
         for number, then in commands.items():
             then(effects.Outcome(number, error=reason))
@@ -406,7 +406,7 @@ class Host(Correspondent):
         now = self.engine.now
         while not self._paused and self._inbox and now >= self._next_read:
             self._next_read = now + self._read_interval
-            way, waiting = self._inbox.popleft()
+            way, waiting = self._inbox.pop(0)
             if way is None:
                 self._next_read = now
                 self._news_waiting -= 1

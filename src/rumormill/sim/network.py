@@ -241,7 +241,7 @@ class Network:
 
     def disconnect(self, host: Host, peer: PeerId) -> None:
         """Close a connection at the wish of one side."""
-        if peer in host.routes:
+        if peer in host.routes or peer in host.warm:
             self.post.close_routes(host, self.by_id[peer])
         if peer in host.links:
             self._close(host, self.by_id[peer])

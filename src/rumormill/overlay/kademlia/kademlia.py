@@ -12,7 +12,6 @@ returns its number at once; its result comes later through `on_result`, never du
 `closest` answers from local state and never asks anybody.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -99,7 +98,7 @@ class Kademlia:
         if disk and config.durable:
             self._keeper = RecordKeeper(peer, config, self.records, self._validators, randomness)
         self._operations: dict[int, Operation] = {}
-        self._waiting: OrderedDict[int, Operation] = OrderedDict()
+        self._waiting: dict[int, Operation] = {}
         self._finished: dict[int, LookupResult] = {}
         self._last_number = 0
 
@@ -336,7 +335,7 @@ class Kademlia:
     def begin_waiting(self, now: float, effects: Effects) -> None:
         """Start operations that wait, as long as there is room for them."""
         while self._waiting and len(self._operations) < self.config.lookups:
-            self._begin(self._waiting.popitem(last=False)[1], now, effects)
+            self._begin(self._waiting.pop(next(iter(self._waiting))), now, effects)
 
     def _begin(self, operation: Operation, now: float, effects: Effects) -> None:
         config = self.config

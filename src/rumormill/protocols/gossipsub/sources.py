@@ -12,7 +12,7 @@ import msgspec
 
 from rumormill.core.ids import PeerId, Topic
 from rumormill.protocols.pubsub.messages import Message
-from rumormill.protocols.pubsub.trunk_part import mark_of, tag_of
+from rumormill.protocols.pubsub.trunk_part import key_of, mark_of, tag_of
 
 _GAIN: Final = 1 / 8
 _DEVIATION_GAIN: Final = 1 / 4
@@ -57,6 +57,10 @@ class Source(msgspec.Struct):
     shunned: dict[PeerId, float] = msgspec.field(default_factory=dict)
     """Who was a parent, and was too late; and until when it is none again."""
     messages: int = 0
+
+    def name_of(self, message: Message) -> bytes:
+        """What one of its messages is called."""
+        return self.tag + mark_of(message.seqno)
 
     def measure(self, lag: float) -> None:
         """Take in how far the parent was behind."""
@@ -121,15 +125,15 @@ class Sources:
                     votes[peer] += 4 if source.parent == sender else 1
         return dict.fromkeys(sorted(votes, key=lambda peer: -votes[peer])[:FEW_FIRST])
 
-    def names_of(self, messages: Iterable[Message]) -> list[bytes] | None:
-        """What messages are called, those of a source together; None if one has no name."""
-        names = []
+    def keys_of(self, messages: Iterable[Message]) -> list[bytes] | None:
+        """What messages are called in gossip; None if one has no name."""
+        keys = []
         for message in messages:
             source = self.get(message.topic, message.author)
             if source is None or not message.seqno:
                 return None
-            names.append(source.tag + mark_of(message.seqno))
-        return sorted(names)
+            keys.append(key_of(source.name_of(message)))
+        return keys
 
     def touch(self, source: Source, now: float) -> None:
         """Something of a source was heard."""

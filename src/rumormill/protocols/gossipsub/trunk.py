@@ -40,16 +40,16 @@ from rumormill.protocols.gossipsub.trunk_missing import (
     Wanting,
     tell,
 )
+from rumormill.protocols.gossipsub.trunk_outsiders import Outsiders
 from rumormill.protocols.gossipsub.trunk_probes import Probes
 from rumormill.protocols.pubsub.messages import Control, Message, Rpc
 from rumormill.protocols.pubsub.trunk_part import (
     ANSWER,
     CALL,
-    NAMES_MAX,
     TAG_BYTES,
     Probe,
     TrunkPart,
-    mark_of,
+    key_of,
 )
 
 RACE: Final = 1.0
@@ -95,9 +95,7 @@ class Trunk:
         self._recent: dict[bytes, _Arrival] = {}
         self._older: dict[bytes, _Arrival] = {}
         self._opened: dict[Topic, int] = {}
-        self._told: dict[Topic, dict[PeerId, int]] = {}
-        """The heartbeat at which a peer outside the mesh was last told of messages."""
-        self._gossip: dict[PeerId, list[bytes]] = {}
+        self.outsiders = Outsiders()
         self._ticks = 0
 
     # Peers and links.
@@ -140,10 +138,8 @@ class Trunk:
     def gone(self, peer: PeerId, effects: Effects) -> None:
         """A peer is gone."""
         self.speakers.pop(peer, None)
-        self._gossip.pop(peer, None)
+        self.outsiders.forget_peer(peer)
         self.probes.forget_peer(peer)
-        for told in self._told.values():
-            told.pop(peer, None)
         letters = Letters()
         for known in self.sources.by_topic.values():
             for source in known.values():
@@ -155,7 +151,7 @@ class Trunk:
         """We have left a topic."""
         self.sources.leave(topic)
         self._opened.pop(topic, None)
-        self._told.pop(topic, None)
+        self.outsiders.leave(topic)
 
     def _lose(self, source: Source, peer: PeerId, letters: Letters) -> None:
         source.eager.pop(peer, None)
@@ -176,10 +172,10 @@ class Trunk:
         """A peer brought a new message."""
         source = self._source_of(message, peer, now)
         if source is not None:
-            name = source.tag + mark_of(message.seqno)
-            missing = self.wanting.take(peer, name, now)
+            key = key_of(source.name_of(message))
+            missing = self.wanting.take(peer, key, now)
             holders = () if missing is None else tuple(missing.announcers)
-            self._recent[name] = _Arrival(message.id, source, now, holders)
+            self._recent[key] = _Arrival(message.id, source, now, holders)
             self._elect(source, peer, missing, now, effects)
 
     def _source_of(self, message: Message, sender: PeerId, now: float) -> Source | None:
@@ -262,8 +258,8 @@ class Trunk:
         source = self.sources.get(message.topic, message.author)
         if source is None or peer not in self.speakers or message.author == self._own:
             return
-        name = source.tag + mark_of(message.seqno)
-        self.wanting.kept(peer, name, now)
+        key = key_of(source.name_of(message))
+        self.wanting.kept(peer, key, now)
         if peer == source.parent:
             return
         if peer not in self._links.get(message.topic, ()) and peer != message.author:
@@ -271,7 +267,7 @@ class Trunk:
         if not source.parent:
             source.parent = peer
             return
-        self._second(source, name, peer, now)
+        self._second(source, key, peer, now)
         told = source.choked.get(peer)
         if told is not None:
             effects[-1] = DuplicateMessage(message.id, peer, message.topic, CHOKE_RACE)
@@ -283,9 +279,9 @@ class Trunk:
             source.choked[peer] = now
             tell(peer, TrunkPart(choke=(source.tag,)), effects)
 
-    def _second(self, source: Source, name: bytes, peer: PeerId, now: float) -> _Arrival | None:
+    def _second(self, source: Source, key: bytes, peer: PeerId, now: float) -> _Arrival | None:
         """Note who had a message next after the parent."""
-        arrival = self._recent.get(name) or self._older.get(name)
+        arrival = self._find(key)
         if arrival is not None and not arrival.seconded and peer != source.parent:
             arrival.seconded = peer in self._links.get(source.topic, ())
             if arrival.seconded:
@@ -293,6 +289,10 @@ class Trunk:
                 if not arrival.holders:  # the parent was ahead
                     source.measure(arrival.at - now)
         return arrival
+
+    def _find(self, key: bytes) -> _Arrival | None:
+        """A message that we have."""
+        return self._recent.get(key) or self._older.get(key)
 
     def divide(
         self, message: Message, received_from: PeerId, peers: Iterable[PeerId], now: float
@@ -303,12 +303,13 @@ class Trunk:
             source = self.sources.add(message.topic, self._own, dict.fromkeys(peers), now)
         if source is None:
             return peers, (), b""
-        name = source.tag + mark_of(message.seqno)
-        arrival = self._recent.get(name)
+        name = source.name_of(message)
+        key = key_of(name)
+        arrival = self._recent.get(key)
         if arrival is None:  # it is our own
             self.probes.published(message.topic, now)
             self.sources.touch(source, now)
-            arrival = self._recent[name] = _Arrival(message.id, source, now)
+            arrival = self._recent[key] = _Arrival(message.id, source, now)
         holders, speakers = arrival.holders, self.speakers
         eager: Container[PeerId] = source.eager
         for holder in holders:
@@ -348,7 +349,25 @@ class Trunk:
             effects.append(trace.Refuse(peer, reasons.TRUNK_NOT_OFFERED))
             return ()
         if part.have:
-            self._on_have(peer, speaker, part.have, now, effects)
+            for name in self._heeded(peer, speaker, part.have, now, effects):
+                self._on_have(peer, speaker, name, now, effects)
+        if part.gossip:
+            for key in self._heeded(peer, speaker, part.gossip, now, effects):
+                if speaker.shunned <= now and self._find(key) is None:
+                    self.wanting.announced(peer, key, b"", now, effects)
+        if part.choke or part.unchoke or part.opened:
+            self._on_wishes(peer, part)
+        if part.echo == CALL:
+            tell(peer, TrunkPart(echo=ANSWER), effects)
+        elif part.echo == ANSWER and speaker.called:
+            speaker.took(now - speaker.called)
+            speaker.called = 0.0
+        if part.probes:
+            self._on_probes(peer, part.probes, now, effects)
+        return tuple(self._wanted(peer, part.want, effects)) if part.want else ()
+
+    def _on_wishes(self, peer: PeerId, part: TrunkPart) -> None:
+        """A peer says of which sources it wants the messages."""
         for tag in part.choke:
             source = self.sources.by_tag.get(tag)
             if source is not None and peer in source.eager:
@@ -361,48 +380,45 @@ class Trunk:
             if peer in self._table.topics.get(topic, ()):
                 for source in self.sources.by_topic.get(topic, {}).values():
                     source.eager[peer] = None
-        if part.echo == CALL:
-            tell(peer, TrunkPart(echo=ANSWER), effects)
-        elif part.echo == ANSWER and speaker.called:
-            speaker.took(now - speaker.called)
-            speaker.called = 0.0
-        if part.probes:
-            self._on_probes(peer, part.probes, now, effects)
-        return tuple(self._wanted(peer, part.want, effects)) if part.want else ()
 
-    def _wanted(self, peer: PeerId, names: tuple[bytes, ...], effects: Effects) -> list[MessageId]:
-        found = [self._recent.get(name) or self._older.get(name) for name in names]
-        known = [arrival.id for arrival in found if arrival is not None]
-        if len(known) < len(names):
-            unknown = len(names) - len(known)
+    def _wanted(self, peer: PeerId, keys: tuple[bytes, ...], effects: Effects) -> list[MessageId]:
+        known = [arrival.id for arrival in map(self._find, keys) if arrival is not None]
+        if len(known) < len(keys):
+            unknown = len(keys) - len(known)
             effects.append(trace.Refuse(peer, reasons.IWANT_UNKNOWN, count=unknown))
         return known
 
-    def _on_have(
+    def _heeded(
         self,
         peer: PeerId,
         speaker: Speaker,
-        names: tuple[bytes, ...],
+        announced: tuple[bytes, ...],
         now: float,
         effects: Effects,
-    ) -> None:
+    ) -> tuple[bytes, ...]:
+        """As many of a peer's announcements as it may make."""
         if not self._table.trust.gossips(peer, now):
             effects.append(trace.Refuse(peer, reasons.BELOW_GOSSIP_THRESHOLD))
-            return
-        heeded = names[: max(0, HAVES_MAX - speaker.haves)]
-        speaker.haves += len(names)
-        if len(heeded) < len(names):
-            refused = len(names) - len(heeded)
+            return ()
+        heeded = announced[: max(0, HAVES_MAX - speaker.haves)]
+        speaker.haves += len(announced)
+        if len(heeded) < len(announced):
+            refused = len(announced) - len(heeded)
             effects.append(trace.Refuse(peer, reasons.HAVE_TOO_MANY, count=refused))
-        for name in heeded:
-            source = self.sources.by_tag.get(name[:TAG_BYTES])
-            if source is not None:
-                arrival = self._second(source, name, peer, now)
-                if arrival is not None:
-                    self._credit(peer, arrival, now)
-                    continue
-            if speaker.shunned <= now:
-                self.wanting.announced(peer, name, source, now, effects)
+        return heeded
+
+    def _on_have(
+        self, peer: PeerId, speaker: Speaker, name: bytes, now: float, effects: Effects
+    ) -> None:
+        tag, key = name[:TAG_BYTES], key_of(name)
+        source = self.sources.by_tag.get(tag)
+        if source is not None:
+            arrival = self._second(source, key, peer, now)
+            if arrival is not None:
+                self._credit(peer, arrival, now)
+                return
+        if speaker.shunned <= now:
+            self.wanting.announced(peer, key, tag, now, effects)
 
     def _credit(self, peer: PeerId, arrival: _Arrival, now: float) -> None:
         """P3: a neighbour that we keep from sending has a message as early as if it had sent it."""
@@ -461,32 +477,12 @@ class Trunk:
             if peer != source.parent:
                 self._choke(source, peer, now, effects)
 
-    # Gossip.
-
-    def gossip(self, peer: PeerId, names: list[bytes]) -> None:
-        """Tell a peer outside the mesh of messages, with what else it is told in this heartbeat."""
-        if names:
-            self._gossip.setdefault(peer, []).extend(names)
-
-    def windows_untold(self, peer: PeerId, topic: Topic) -> int:
-        """In how many of the last heartbeats a peer was not told of a topic; now it is."""
-        told = self._told.setdefault(topic, {})
-        last = told.get(peer, 0)
-        told[peer] = self._ticks
-        return self._ticks - last
-
-    def send_gossip(self, effects: Effects) -> None:
-        """Send what there is to tell."""
-        gossip, self._gossip = self._gossip, {}
-        for peer, names in gossip.items():
-            for at in range(0, len(names), NAMES_MAX):
-                tell(peer, TrunkPart(have=tuple(names[at : at + NAMES_MAX])), effects)
-
     # Time passes.
 
     def heartbeat(self, now: float) -> None:
         """Begin new counts, and forget what is old."""
         self._ticks += 1
+        self.outsiders.heartbeat()
         for speaker in self.speakers.values():
             speaker.haves = 0
         if self._ticks % _GENERATION == 0:
