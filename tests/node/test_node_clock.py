@@ -1,5 +1,6 @@
 """A wall clock that is set: events say when they came, dates and numbers never go back."""
 
+import asyncio
 import time
 from collections.abc import Iterator
 from itertools import pairwise
