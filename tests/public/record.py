@@ -164,7 +164,7 @@ def pack(place: Path, folder: Path) -> None:
     """Put what was made into one file, as nobody's."""
 
     def nobodys(member: tarfile.TarInfo) -> tarfile.TarInfo:
-        return member.replace(uid=0, gid=0, uname="", gname="")
+        return member.replace(uid=0, gid=0, uname="", gname="", deep=False)
 
     with tarfile.open(folder / "files.tar.xz", "w:xz") as archive:
         for path in sorted(place.iterdir()):
