@@ -1,5 +1,6 @@
 """The sections of a whole network's trace: of a simulation, or of a file."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any, Final
@@ -191,6 +192,9 @@ def protocol(name: str, figures: TraceAggregator, views: Views | None) -> dict[s
             rows += [[f"edges of {cut(topic, 40)}", len(edges)] for topic, edges in trees.items()]
         if coverage := _coverage(views):
             found["coverage"] = coverage
+    else:  # of a file: what it says of links
+        kinds = Counter(kind for of_peer in figures.links.values() for kind, _, _ in of_peer)
+        rows += [[f"{kind} links", count] for kind, count in kinds.items()]
     return found
 
 

@@ -87,7 +87,8 @@ class Lake {
     this.queries = card("Queries");
     this.tables = card("Tables");
     this.rejected = card("Rejected events, by reason");
-    this.none = card(null, empty("No lake is known here. rumormill dashboard --lake FOLDER shows its tables and how far its queries are behind."));
+    this.none = card(null, el("p", { className: "empty" }, "No lake is known here. ", el("code", { style: { "white-space": "nowrap" } }, "--lake FOLDER"),
+      " shows its tables, how far its queries are behind, and what was rejected."));
     root.append(el("h1", {}, "Lake"), this.none, this.queries, this.tables, this.rejected);
   }
 
