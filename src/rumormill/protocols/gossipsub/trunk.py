@@ -31,16 +31,10 @@ from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.trace import CHOKE_RACE, DuplicateMessage
 from rumormill.protocols.gossipsub import reasons
 from rumormill.protocols.gossipsub.peers import GOSSIPSUB_1_3, PeerTable
-from rumormill.protocols.gossipsub.sources import YOUNG, Source, Sources
-from rumormill.protocols.gossipsub.trunk_missing import (
-    SHUNNED,
-    Letters,
-    Missing,
-    Speaker,
-    Wanting,
-    tell,
-)
+from rumormill.protocols.gossipsub.sources import FRESH, YOUNG, Source, Sources
+from rumormill.protocols.gossipsub.trunk_missing import Letters, Speaker, Wanting, tell
 from rumormill.protocols.gossipsub.trunk_outsiders import Outsiders
+from rumormill.protocols.gossipsub.trunk_parents import Parents
 from rumormill.protocols.gossipsub.trunk_probes import Probes
 from rumormill.protocols.pubsub.messages import Control, Message, Rpc
 from rumormill.protocols.pubsub.trunk_part import (
@@ -52,16 +46,6 @@ from rumormill.protocols.pubsub.trunk_part import (
     key_of,
 )
 
-RACE: Final = 1.0
-"""Seconds in which copies may still arrive that left before our choke did: our choice, some round
-trips."""
-_CHOKE_AGAIN: Final = 0.4
-"""Seconds after which a choke is repeated to a peer that still sends: our choice, a long round
-trip."""
-MARGIN: Final = 0.01
-"""Seconds that an announcement must be ahead of the parent to count: our choice, some jitter."""
-WINS: Final = 2
-"""Messages in a row that a rival must win to become the parent."""
 OPENED: Final = 2
 """Links that a newcomer to a topic opens for all sources: our choice, one may be a bad one."""
 HAVES_MAX: Final = 5000
@@ -90,6 +74,7 @@ class Trunk:
         self.speakers: dict[PeerId, Speaker] = {}
         self.sources = Sources(table.config.trunk_sources)
         self.wanting = Wanting(self.sources, self.speakers, table.trust, links)
+        self.parents = Parents(table, self.speakers, links)
         self.probes = Probes(table.config.probes, table.randomness)
         self._own, self._table, self._links = own, table, links
         self._recent: dict[bytes, _Arrival] = {}
@@ -176,7 +161,9 @@ class Trunk:
             missing = self.wanting.take(peer, key, now)
             holders = () if missing is None else tuple(missing.announcers)
             self._recent[key] = _Arrival(message.id, source, now, holders)
-            self._elect(source, peer, missing, now, effects)
+            self.parents.elect(source, peer, missing, now, effects)
+            if missing is not None and missing.asked and now - source.born >= YOUNG:
+                source.missed = now
 
     def _source_of(self, message: Message, sender: PeerId, now: float) -> Source | None:
         topic, author = message.topic, message.author
@@ -190,69 +177,6 @@ class Trunk:
         source.messages += 1
         return source
 
-    def _elect(
-        self, source: Source, peer: PeerId, missing: Missing | None, now: float, effects: Effects
-    ) -> None:
-        """Decide who is to send us a source's messages, now that `peer` was the first."""
-        links = self._links.get(source.topic, ())
-        lead = 0.0 if missing is None else now - missing.since
-        if peer != source.parent:
-            if source.parent and now - source.born < YOUNG:
-                return  # the parent may have been among those who were only to announce it
-            trusted = source.parent and source.shunned.get(source.parent, 0.0) <= now
-            if trusted and missing is not None and missing.asked and lead > MARGIN:
-                return  # it was asked for: whose next message comes first is the parent
-            if peer not in links and peer != source.author and peer not in self._table.direct:
-                return  # it was asked for, outside the mesh
-            if source.parent and now - source.choked.get(peer, -RACE) < RACE:
-                return  # it left before our choke came
-            if source.choked.pop(peer, None) is not None:
-                tell(peer, TrunkPart(unchoke=(source.tag,)), effects)
-            if missing is not None and source.parent in missing.announcers:
-                self._distrust(source, now)
-            source.parent = peer
-            source.rival = b""
-            return
-        first = self._first(source, missing, links, now)
-        if missing is not None and (not missing.asked or now < missing.answer):
-            source.measure(lead)
-        if not first or lead <= MARGIN:
-            source.rival = b""
-            return
-        source.wins = source.wins + 1 if source.rival == first else 1
-        source.rival = first
-        if source.wins >= WINS and self._may_try(first, now):
-            # The old parent sends until its next message turns out to come second.
-            source.parent, source.rival, source.elected = first, b"", now
-            source.choked.pop(first, None)
-            tell(first, TrunkPart(unchoke=(source.tag,)), effects)
-
-    def _may_try(self, peer: PeerId, now: float) -> bool:
-        """Whether announcements are enough; of who has brought nothing yet, now and then."""
-        speaker = self.speakers.get(peer)
-        if speaker is None or not (speaker.proven or now - speaker.tried >= SHUNNED):
-            return False
-        speaker.tried = now
-        return True
-
-    def _distrust(self, source: Source, now: float) -> None:
-        """The parent announces, early as ever, what it should send: it may not have it at all."""
-        speaker = self.speakers.get(source.parent)
-        if speaker is not None and now - source.elected > _CHOKE_AGAIN:
-            source.shunned[source.parent] = now + SHUNNED
-            speaker.proven = False
-
-    def _first(
-        self, source: Source, missing: Missing | None, links: Container[PeerId], now: float
-    ) -> PeerId:
-        """Who announced a message first and could be a parent; nobody if that is empty."""
-        if missing is None:
-            return b""
-        first = missing.announcers[0]
-        if first in links and source.shunned.get(first, 0.0) <= now:
-            return first
-        return b""
-
     def duplicate(self, peer: PeerId, message: Message, now: float, effects: Effects) -> None:
         """A peer brought a message again, as the last effect says."""
         source = self.sources.get(message.topic, message.author)
@@ -261,6 +185,9 @@ class Trunk:
         key = key_of(source.name_of(message))
         self.wanting.kept(peer, key, now)
         if peer == source.parent:
+            if source.tried and source.tried != peer:  # the parent was late, not gone
+                self.parents.choke(source, source.tried, now, effects)
+            source.tried = b""
             return
         if peer not in self._links.get(message.topic, ()) and peer != message.author:
             return  # it was asked for, outside the mesh
@@ -268,16 +195,12 @@ class Trunk:
             source.parent = peer
             return
         self._second(source, key, peer, now)
+        if self.parents.is_spare(source, peer, now):
+            return
         told = source.choked.get(peer)
         if told is not None:
             effects[-1] = DuplicateMessage(message.id, peer, message.topic, CHOKE_RACE)
-        self._choke(source, peer, now, effects)
-
-    def _choke(self, source: Source, peer: PeerId, now: float, effects: Effects) -> None:
-        """Ask a peer not to send, unless it has hardly heard that we did."""
-        if now - source.choked.get(peer, -_CHOKE_AGAIN) >= _CHOKE_AGAIN:
-            source.choked[peer] = now
-            tell(peer, TrunkPart(choke=(source.tag,)), effects)
+        self.parents.choke(source, peer, now, effects)
 
     def _second(self, source: Source, key: bytes, peer: PeerId, now: float) -> _Arrival | None:
         """Note who had a message next after the parent."""
@@ -300,7 +223,7 @@ class Trunk:
         """Say who is sent a message, who is told of it, and its name; the rest has it already."""
         source = self.sources.get(message.topic, message.author)
         if source is None and message.author == self._own:
-            source = self.sources.add(message.topic, self._own, dict.fromkeys(peers), now)
+            source = self.sources.add(message.topic, self._own, dict.fromkeys(peers, 0.0), now)
         if source is None:
             return peers, (), b""
         name = source.name_of(message)
@@ -311,11 +234,12 @@ class Trunk:
             self.sources.touch(source, now)
             arrival = self._recent[key] = _Arrival(message.id, source, now)
         holders, speakers = arrival.holders, self.speakers
-        eager: Container[PeerId] = source.eager
         for holder in holders:
             self._credit(holder, arrival, now)
         if source.messages and now - source.born < YOUNG and message.author != self._own:
-            eager = source.some()
+            eager: Container[PeerId] = source.some()
+        else:
+            eager = self._willing(source, peers, now)
         sent = [peer for peer in peers if peer not in speakers or peer in eager]
         told = [peer for peer in peers if peer in speakers and peer not in eager]
         having = (*holders, received_from, message.author)
@@ -323,6 +247,23 @@ class Trunk:
         if holders:
             sent = [peer for peer in sent if peer not in holders]
         return sent, tuple(told), name
+
+    def _willing(self, source: Source, peers: Iterable[PeerId], now: float) -> Container[PeerId]:
+        """Who is sent a message of a source.
+
+        Who has opened the link and had one message over it is only told of what follows within a
+        round trip: of a burst, its choke could not come in time.
+        """
+        eager = source.eager
+        willing: dict[PeerId, None] = {}
+        for peer in peers:
+            until = eager.get(peer)
+            if until is None or until > now:
+                continue
+            willing[peer] = None
+            if until == FRESH:
+                eager[peer] = now + self.speakers[peer].round_trip if peer in self.speakers else 0.0
+        return willing
 
     def announce(self, peers: tuple[PeerId, ...], name: bytes, effects: Effects) -> None:
         """Tell peers of a message."""
@@ -375,11 +316,11 @@ class Trunk:
         for tag in part.unchoke:
             source = self.sources.by_tag.get(tag)
             if source is not None and peer in self._table.topics.get(source.topic, ()):
-                source.eager[peer] = None
+                source.eager.setdefault(peer, FRESH)
         for topic in part.opened:
             if peer in self._table.topics.get(topic, ()):
                 for source in self.sources.by_topic.get(topic, {}).values():
-                    source.eager[peer] = None
+                    source.eager.setdefault(peer, FRESH)
 
     def _wanted(self, peer: PeerId, keys: tuple[bytes, ...], effects: Effects) -> list[MessageId]:
         known = [arrival.id for arrival in map(self._find, keys) if arrival is not None]
@@ -432,7 +373,7 @@ class Trunk:
         """Show the way to our own messages: along the tree, or everywhere if there is none."""
         source = self.sources.get(topic, self._own)
         if source is None:
-            source = self.sources.add(topic, self._own, dict.fromkeys(peers), now)
+            source = self.sources.add(topic, self._own, dict.fromkeys(peers, 0.0), now)
         if source is not None:
             probe = Probe(topic, self._own, self.probes.next_number())
             self._pass_on(source, probe, peers, b"", now, effects)
@@ -467,7 +408,7 @@ class Trunk:
                 continue
             source = self.sources.get(topic, author)
             if source is None:
-                source = self.sources.add(topic, author, dict.fromkeys(links), now)
+                source = self.sources.add(topic, author, dict.fromkeys(links, 0.0), now)
             if source is None:
                 continue
             if not source.parent:
@@ -475,7 +416,7 @@ class Trunk:
             if new:
                 self._pass_on(source, probe, links, peer, now, effects)
             if peer != source.parent:
-                self._choke(source, peer, now, effects)
+                self.parents.choke(source, peer, now, effects)
 
     # Time passes.
 

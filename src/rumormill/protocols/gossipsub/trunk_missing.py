@@ -51,7 +51,7 @@ _GIVEN_UP: Final = 3.0
 _NEVER: Final = float("inf")
 
 
-class Speaker(msgspec.Struct):
+class Speaker(msgspec.Struct, gc=False):
     """A peer that speaks the extension."""
 
     haves: int = 0
@@ -234,6 +234,8 @@ class Wanting:
                 return
             if source.parent and now - source.born < YOUNG:
                 return
+            if source.parent and source.parent != peer:
+                source.tried = peer
             source.parent = source.parent or peer
             source.choked.pop(peer, None)
         tags = letters.unchokes.setdefault(peer, [])
