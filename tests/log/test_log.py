@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import pytest
@@ -437,3 +438,62 @@ def test_lingering_is_bounded_and_still_answers(home):
     """With a linger time a lone append is committed after it."""
     with EventLog(home, StoreConfig(linger_seconds=0.001)) as log:
         assert log.append([make_event(0)]).result()[0].offset == 0
+
+
+def test_without_a_disk_a_caller_commits_what_is_little_itself():
+    """No other thread is woken for it; it is read, numbered and counted like any append."""
+    with EventLog(None, MEMORY) as log:
+        wait_until_idle(log)
+        first = log.append_at_once([make_event(0), make_event(1)])
+        assert [(place.offset, place.duplicate) for place in first] == [(0, False), (1, False)]
+        again = log.append_at_once([make_event(1), make_event(2)])
+        assert [(place.offset, place.duplicate) for place in again] == [(1, True), (2, False)]
+        assert log.append([make_event(3)]).result()[0].offset == 3
+        assert read_all(log) == [with_offset(make_event(number), number) for number in range(4)]
+        assert (log.counters.appended, log.counters.duplicates, log.counters.commits) == (4, 1, 3)
+
+
+def test_a_caller_commits_nothing_itself_before_what_others_have_appended():
+    """Nor while somebody reads, nor more than a little: all that waits for the writer's thread."""
+    with EventLog(None, MEMORY) as log:
+        release, begun = threading.Event(), threading.Event()
+        job = log.writer().run(lambda: (begun.set(), release.wait()))
+        begun.wait()
+        ticket = log.append([make_event(0)])
+        assert log.append_at_once([make_event(1)]) is None
+        release.set()
+        job.result()
+        assert ticket.result()[0].offset == 0
+        wait_until_idle(log)
+        assert log.append_at_once([make_event(number) for number in range(1, 1000)]) is None
+        with ThreadPoolExecutor(1) as other, log.snapshot():
+            assert other.submit(log.append_at_once, [make_event(1)]).result() is None
+        assert log.append_at_once([make_event(1)])[0].offset == 1
+
+
+def test_with_a_disk_no_caller_commits_itself(log):
+    """A flush may take as long as it likes: it never happens in the thread of who appends."""
+    wait_until_idle(log)
+    assert log.append_at_once([make_event(0)]) is None
+
+
+def test_what_callers_commit_themselves_is_indexed_like_the_rest():
+    """The thread that sleeps meanwhile wakes when it is far behind."""
+    with EventLog(None, MEMORY) as log:
+        wait_until_idle(log)
+        for start in range(0, 4200, 100):
+            events = [make_event(number) for number in range(start, start + 100)]
+            assert log.append_at_once(events) or log.append(events).result()
+        quiet = threading.Event()
+        while log.writer().backlog >= 4096:
+            quiet.wait(0.05)
+        with log.snapshot() as db:
+            (indexed,) = db.execute("SELECT indexed_to FROM histories").fetchone()
+        assert indexed >= 4200 - 4096
+
+
+def wait_until_idle(log: EventLog) -> None:
+    """Until the writer's thread has nothing more to do: its next job would be the first."""
+    asleep = threading.Event()
+    while not log.writer().is_idle:
+        asleep.wait(0.001)

@@ -1,26 +1,45 @@
 """What goes through the writer's queue, and what the writer has done."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from concurrent.futures import Future
 
 import msgspec
 
 from rumormill.core.event import Event, Kept, Position
 from rumormill.core.histogram import Histogram
-from rumormill.log.model import Appended
+from rumormill.log.model import Appended, StoreConfig, check_event, check_topic
 
 Ticket = Future[tuple[Appended, ...]]
 
 
 class Call(msgspec.Struct):
-    """One append on its way through the queue."""
+    """One append."""
 
     events: Sequence[Event]
     sizes: Sequence[int]
     """What each of them takes (`rows.row_bytes`)."""
     size: int
     notes: Sequence[Kept | Position]
-    ticket: Ticket = msgspec.field(default_factory=Future)
+
+
+def checked_call(
+    events: Sequence[Event],
+    notes: Sequence[Kept | Position],
+    config: StoreConfig,
+    names: Container[str],
+) -> tuple[Call, list[str]]:
+    """An append that can be stored, and those of its topics that are not among the names."""
+    sizes = [check_event(event, config) for event in events]
+    new_topics: dict[str, None] = {}
+    for event in events:
+        if event.topic not in names and event.topic not in new_topics:
+            check_topic(event.topic, config)
+            new_topics[event.topic] = None
+    return Call(events, sizes, sum(sizes), notes), [*new_topics]
+
+
+Queued = tuple[Call, Ticket]
+"""An append that waits for the writer's thread, and who waits for it."""
 
 
 class Counters(msgspec.Struct):

@@ -23,12 +23,12 @@ from rumormill.core.errors import ConfigError
 from rumormill.core.event import Event, Kept, Position
 from rumormill.core.history import Key
 from rumormill.log import check, errors, model, reader, schema
-from rumormill.log.calls import Call, Counters, Ticket
+from rumormill.log.calls import Counters, Ticket, checked_call
 from rumormill.log.check import State
 from rumormill.log.heads import HeadsFile, Upkeep, Witness, head_of
 from rumormill.log.histories import StoredHistories, Tags
 from rumormill.log.indexer import Indexer
-from rumormill.log.model import StoreConfig, TopicExtent, check_event, check_topic
+from rumormill.log.model import StoreConfig, TopicExtent, check_topic
 from rumormill.log.retention import Retainer
 from rumormill.log.rows import SELECT_ID, EventRow, TopicRow, row_event, row_is_whole
 from rumormill.log.segments import Segments
@@ -58,7 +58,8 @@ class EventLog:
         read_only: bool = False,
     ) -> None:
         config.validate()
-        if (home is None) != (config.durability is model.Durability.MEMORY) and not read_only:
+        self._in_memory = config.durability is model.Durability.MEMORY
+        if (home is None) != self._in_memory and not read_only:
             raise ConfigError(
                 "store.durability must be memory for a log without a directory, and only then"
             )
@@ -99,13 +100,17 @@ class EventLog:
         wants, it raises `QueueFullError`. In asyncio, await `asyncio.wrap_future(ticket)`.
         """
         writer = self.writer()
-        config, names = self.config, writer.names
-        sizes = [check_event(event, config) for event in events]
-        topics = dict.fromkeys([event.topic for event in events])
-        new_topics = [topic for topic in topics if topic not in names]
-        for topic in new_topics:
-            check_topic(topic, config)
-        return writer.submit(Call(events, sizes, sum(sizes), notes), new_topics, wait=wait)
+        return writer.submit(*checked_call(events, notes, self.config, writer.names), wait=wait)
+
+    def append_at_once(
+        self, events: Sequence[Event], notes: Sequence[Kept | Position] = ()
+    ) -> tuple[model.Appended, ...] | None:
+        """Commit events in this thread, if there is no disk to wait for, little to do and nothing
+        before it; return what a ticket would give, or None: `append` them."""
+        if not self._in_memory:
+            return None
+        writer = self.writer()
+        return writer.commit_at_once(*checked_call(events, notes, self.config, writer.names))
 
     def retain(self, policies: Mapping[str, model.Retention], now: float) -> dict[str, int]:
         """Delete each topic's oldest events beyond its policy; return how many were deleted.
@@ -135,12 +140,10 @@ class EventLog:
                 detail = f"the record of topic number {number} is damaged"
                 finding = errors.Finding(errors.FindingKind.UNREADABLE, detail=detail)
                 raise errors.CorruptLogError(finding.sentence(), (finding,))
-        infos = [self._info(row) for row in rows.values()]
-        known = {info.name for info in infos}
+        infos = {row.name: self._info(row) for row in rows.values()}
         for name, bars in self._barred.items():
-            if name not in known:
-                infos.append(TopicExtent(name, bars[0].start, bars[-1].end, 0, b""))
-        return infos
+            infos.setdefault(name, TopicExtent(name, bars[0].start, bars[-1].end, 0, b""))
+        return [*infos.values()]
 
     def topic(self, name: str) -> TopicExtent | None:
         """One topic's extent; None if the log has never seen it."""
@@ -460,12 +463,10 @@ class EventLog:
 
     def within(self, name: str, start: int, limit: int, read: reader.RangeReader[Any]) -> Any:
         """Have `read` read a range that may be served, in one snapshot; None if there is none."""
-        if start < 0 or limit < 1:
-            raise (
-                errors.OffsetAheadError(name, start, 0)
-                if start < 0
-                else ValueError("limit is below 1")
-            )
+        if start < 0:
+            raise errors.OffsetAheadError(name, start, 0)
+        if limit < 1:
+            raise ValueError("limit is below 1")
         bar = reader.next_bar(self._barred.get(name, []), start)
         if bar is not None and bar.start <= start:
             raise errors.DamagedRangeError(bar)

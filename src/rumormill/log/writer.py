@@ -22,29 +22,30 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
-from rumormill.core.event import UNASSIGNED, Event
+from rumormill.core.event import UNASSIGNED
 from rumormill.core.history import Deleted
 from rumormill.log import errors, files
-from rumormill.log.calls import Call, Counters, Ticket
+from rumormill.log.calls import Call, Counters, Queued, Ticket
 from rumormill.log.errors import StoreError
 from rumormill.log.heads import Upkeep
+from rumormill.log.inserts import KnownIdError, Places, Put, insert_each, insert_new
 from rumormill.log.model import Appended, Durability, StoreConfig
 from rumormill.log.records import put_kept
-from rumormill.log.rows import INSERT, MAX_OFFSET, EventRow, Group, TopicRow, make_row
-from rumormill.log.schema import put_events, put_stamp, put_topics, put_unwitnessed, rollback
+from rumormill.log.rows import Group, TopicRow
+from rumormill.log.schema import put_stamp, put_topics, put_unwitnessed, rollback
 
 _log = logging.getLogger("rumormill.log")
 
-_Places = tuple[list[int], dict[int, None]]
-"""The offsets of an append's events, and which of the events were there before."""
-_Put = Callable[[Group, list[Call]], list[_Places]]
-_NONE_KNOWN: dict[int, None] = {}
 Result = TypeVar("Result")
 _MAX_JOBS = 64
 _SPARE_EVENTS = 4096
 _SPARE_SECONDS = 0.1
 """Index by itself from so many events behind, after so long a quiet: our choice. Who asks for
 histories waits for fewer, which is some ten milliseconds, and who appends waits for none."""
+_AT_ONCE_EVENTS = 256
+_AT_ONCE_BYTES = 512 * 1024
+"""What a caller may commit itself: our choice, some 3 ms. To wake another thread, and to be woken
+by it, takes longer than to commit an event or two."""
 _PUT_MARK = "INSERT OR REPLACE INTO marks VALUES (?, ?, ?)"
 
 
@@ -82,7 +83,7 @@ class Writer:
         self._where = where
         self._generation = generation
         self._next_topic_id = 1 + max((row.topic_id for row in topics.values()), default=0)
-        self._calls: deque[Call] = deque()
+        self._calls: deque[Queued] = deque()
         self._jobs: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._queued_events = 0
         self._queued_bytes = 0
@@ -90,7 +91,9 @@ class Writer:
         self._work = threading.Condition(self._lock)
         self._room = threading.Condition(self._lock)
         self._closing = False
-        self._is_quiet = False
+        self.is_idle = self._is_quiet = self._was_beside = False
+        """Whether the thread waits for work, nobody has appended for a while, and callers have
+        committed beside it since it began to wait."""
         self._failure: StoreError | None = None
         self._pages_since_checkpoint = 0
         self._thread = threading.Thread(target=self._run, name="rumormill-store", daemon=True)
@@ -122,11 +125,40 @@ class Writer:
                     )
                 self._room.wait()
                 self._check_open()
-            self._calls.append(call)
+            ticket: Ticket = Future()
+            self._calls.append((call, ticket))
             self._queued_events += count
             self._queued_bytes += size
             self._work.notify()
-        return call.ticket
+        return ticket
+
+    def commit_at_once(self, call: Call, new_topics: Sequence[str]) -> tuple[Appended, ...] | None:
+        """Commit an append in this thread while the writer's sleeps; None if that is busy, or there
+        is too much to do. For a log in memory: nobody else waits for a disk here."""
+        with self._lock:
+            self._check_open()
+            if (
+                not self.is_idle
+                or self._calls
+                or self._jobs
+                or len(call.events) > _AT_ONCE_EVENTS
+                or call.size > _AT_ONCE_BYTES
+                or not self._db_lock.acquire(blocking=False)
+            ):
+                return None
+            try:
+                self._admit_topics(new_topics)
+                backlog = self.backlog
+                (places,) = self._store([call])
+            except StoreError as error:
+                self._count_failed(call, error)
+                raise
+            finally:
+                self._db_lock.release()
+            self._is_quiet, self._was_beside = False, True
+            if backlog < _SPARE_EVENTS <= self.backlog:
+                self._work.notify()
+        return places
 
     def admit(self, names: Sequence[str]) -> None:
         """Make sure that there is room for these topics."""
@@ -190,7 +222,7 @@ class Writer:
 
     def transact(self, body: Callable[[Group], None]) -> None:
         """Run `body` in a transaction and commit what it changed; undo everything if it fails."""
-        with self._db_lock, self._translated():
+        with self._db_lock:
             group = Group(self.topics, self._next_topic_id)
             try:
                 self.db.execute("BEGIN IMMEDIATE")
@@ -201,6 +233,9 @@ class Writer:
                 if group.marks:
                     self.db.executemany(_PUT_MARK, group.marks)
                 self.commit(group.changed.values())
+            except (sqlite3.Error, OSError) as error:
+                rollback(self.db)
+                raise self._ours(error) from error
             except BaseException:
                 rollback(self.db)
                 raise
@@ -256,7 +291,7 @@ class Writer:
             self._quietly(self._upkeep.heads.close)
         self._fail_leftovers()
 
-    def _next(self) -> tuple[list[Call], tuple[Callable[[], Any], Future[Any]] | None, bool]:
+    def _next(self) -> tuple[list[Queued], tuple[Callable[[], Any], Future[Any]] | None, bool]:
         """Wait for work; return a group of appends, a job, or that all is done."""
         with self._lock:
             while not self._calls and not self._jobs:
@@ -267,7 +302,12 @@ class Writer:
                 if self.spare_work is not None and self.backlog >= _SPARE_EVENTS:
                     spare = (self.spare_work, Future[Any]())
                     pause = 0 if self._is_quiet else _SPARE_SECONDS
-                if not self._work.wait(pause) and pause is not None:
+                self.is_idle = True
+                called = self._work.wait(pause)
+                self.is_idle = False
+                if self._was_beside:
+                    self._was_beside = False
+                elif not called and pause is not None:
                     self._is_quiet = True
                     return [], spare, False
             self._is_quiet = False
@@ -287,11 +327,11 @@ class Writer:
             if left <= 0 or not self._work.wait(left):
                 break
 
-    def _take_group(self) -> list[Call]:
-        calls: list[Call] = []
+    def _take_group(self) -> list[Queued]:
+        calls: list[Queued] = []
         events = size = 0
         while self._calls:
-            call = self._calls[0]
+            call, ticket = self._calls[0]
             events += len(call.events)
             size += call.size
             if calls and (events > self.config.group_events or size > self.config.group_bytes):
@@ -299,61 +339,65 @@ class Writer:
             self._calls.popleft()
             self._queued_events -= len(call.events)
             self._queued_bytes -= call.size
-            if call.ticket.set_running_or_notify_cancel():
-                calls.append(call)
+            if ticket.set_running_or_notify_cancel():
+                calls.append((call, ticket))
         self._room.notify_all()
         return calls
 
-    def _commit_calls(self, calls: list[Call]) -> None:
+    def _commit_calls(self, queued: list[Queued]) -> None:
+        try:
+            stored = self._store([call for call, _ in queued])
+        except errors.DiskFullError as error:
+            if len(queued) == 1:
+                self._fail(queued, error)
+            else:
+                for each in queued:  # what is too much together may fit one by one
+                    self._commit_calls([each])
+        except StoreError as error:
+            self._fail(queued, error)
+        else:
+            for (_, ticket), places in zip(queued, stored, strict=True):
+                ticket.set_result(places)
+
+    def _store(self, calls: list[Call]) -> list[tuple[Appended, ...]]:
+        """Commit appends together; return what became of the events of each."""
         if self._failure is not None:
-            self._fail(calls, self._failure)
-            return
-        results: list[_Places] = []
+            raise self._failure
+        found: list[Places] = []
         notes = [note for call in calls for note in call.notes]
 
-        def insert(group: Group, put: _Put) -> None:
+        def insert(group: Group, put: Put = insert_new) -> None:
             self._check_room()
-            results[:] = put(group, calls)
+            found[:] = put(self.db, self.deleted, group, calls)
             if notes:
                 put_kept(self.db, notes)
                 group.noted = True
 
+        counters = self.counters
         try:
             try:
-                self.transact(partial(insert, put=self._insert_new))
-            except _KnownIdError:
-                self.transact(partial(insert, put=self._insert_each))
-        except errors.DiskFullError as error:
-            if len(calls) == 1:
-                self.counters.full = True
-                self._fail(calls, error)
-                return
-            for call in calls:  # what is too much together may fit one by one
-                self._commit_calls([call])
-            return
-        except StoreError as error:
-            self._fail(calls, error)
-            return
-        except Exception as error:  # noqa: BLE001 - the thread must live to answer all tickets
+                self.transact(insert)
+            except KnownIdError:
+                self.transact(partial(insert, put=insert_each))
+        except StoreError:
+            raise
+        except Exception as error:
             self._failure = errors.StoreFailedError(f"the log's writer failed: {error!r}")
-            self._fail(calls, self._failure)
-            return
+            raise self._failure from error
         durable = time.time() if self.config.durability is Durability.FSYNC else None
-        self.counters.full = False
-        self.wrote_pages(4)
-        for call, result in zip(calls, results, strict=True):
-            self.wrote_pages(len(call.events) + call.size // 4096)
-            offsets, known = result
-            self.counters.appended += len(offsets) - len(known)
-            self.counters.duplicates += len(known)
+        counters.full = False
+        self.wrote_pages(4 + sum([len(call.events) + call.size // 4096 for call in calls]))
+        stored: list[tuple[Appended, ...]] = []
+        for offsets, known in found:
+            counters.appended += len(offsets) - len(known)
             if known:
                 gone = offsets.count(UNASSIGNED)
-                self.counters.gone += gone
-                self.counters.duplicates -= gone
-                appended = [Appended(at, n in known, durable) for n, at in enumerate(offsets)]
-            else:
-                appended = [Appended(offset, False, durable) for offset in offsets]
-            call.ticket.set_result(tuple(appended))
+                counters.gone += gone
+                counters.duplicates += len(known) - gone
+            stored.append(
+                tuple([Appended(at, n in known, durable) for n, at in enumerate(offsets)])
+            )
+        return stored
 
     def _check_room(self) -> None:
         """Keep appends out of the room that retention and checkpoints need to make more of it."""
@@ -363,61 +407,6 @@ class Writer:
                 f"no room left for the store {self._where} but what retention needs"
                 " (store.reserve_bytes): free some space and try again"
             )
-
-    def _insert_new(self, group: Group, calls: list[Call]) -> list[_Places]:
-        """Insert events whose ids are all new, in one go; `_KnownIdError` if one is not."""
-        rows: list[EventRow] = []
-        results: list[_Places] = []
-        name, topic, encoded, deleted = "", None, b"", None
-        for call in calls:
-            offsets: list[int] = []
-            for event, size in zip(call.events, call.sizes, strict=True):
-                if topic is None or event.topic != name:
-                    name = event.topic
-                    topic, encoded = group.topic(name), group.encoded[name]
-                    deleted = self.deleted.get(name)
-                if deleted is not None and deleted.has(event):
-                    raise _KnownIdError
-                offset = topic.next_offset
-                row = make_row(event, topic.topic_id, encoded, offset, topic.head_hash)
-                group.add(topic, row, size)
-                rows.append(row)
-                offsets.append(offset)
-            results.append((offsets, _NONE_KNOWN))
-        if put_events(self.db, rows) != len(rows):
-            raise _KnownIdError
-        return results
-
-    def _insert_each(self, group: Group, calls: list[Call]) -> list[_Places]:
-        """Insert events of which some may be known; those keep the offset they have.
-
-        What retention would have deleted by its date is taken for known, whether it was or not.
-        """
-        results: list[_Places] = []
-        for call in calls:
-            offsets: list[int] = []
-            known: dict[int, None] = {}
-            for event, size in zip(call.events, call.sizes, strict=True):
-                topic = group.topic(event.topic)
-                if event.topic in self.deleted and self.deleted[event.topic].has(event):
-                    known[len(offsets)] = None
-                    offsets.append(self._offset_of(topic, event))
-                    continue
-                offset, encoded = topic.next_offset, group.encoded[event.topic]
-                row = make_row(event, topic.topic_id, encoded, offset, topic.head_hash)
-                if self.db.execute(INSERT, row).rowcount == 1:
-                    group.add(topic, row, size)
-                else:
-                    offset = self._offset_of(topic, event)
-                    known[len(offsets)] = None
-                offsets.append(offset)
-            results.append((offsets, known))
-        return results
-
-    def _offset_of(self, topic: TopicRow, event: Event) -> int:
-        query = "SELECT key FROM events WHERE topic_id = ? AND id = ?"
-        found = self.db.execute(query, (topic.topic_id, event.id)).fetchone()
-        return UNASSIGNED if found is None else found[0] & MAX_OFFSET
 
     def _run_job(self, job: Callable[[], Any], future: Future[Any]) -> None:
         if not future.set_running_or_notify_cancel():
@@ -433,15 +422,17 @@ class Writer:
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
-        """Turn SQLite's and the system's errors into the store's, and stop after a broken disk."""
         try:
             yield
-        except sqlite3.Error as error:
-            raise self._remember(errors.from_sqlite(error, self._where)) from error
-        except OSError as error:
-            raise self._remember(errors.from_os(error, self._where)) from error
+        except (sqlite3.Error, OSError) as error:
+            raise self._ours(error) from error
 
-    def _remember(self, error: StoreError) -> StoreError:
+    def _ours(self, raised: sqlite3.Error | OSError) -> StoreError:
+        """SQLite's or the system's error as the store's; after a broken disk nothing is stored."""
+        if isinstance(raised, sqlite3.Error):
+            error = errors.from_sqlite(raised, self._where)
+        else:
+            error = errors.from_os(raised, self._where)
         if not isinstance(error, (errors.DiskFullError, errors.StoreLockedError)):
             if self._failure is None:
                 _log.error("nothing more is stored: %s", error)
@@ -457,10 +448,14 @@ class Writer:
         """Upkeep of the heads file: what is committed is safe, whatever becomes of it."""
         self.counters.heads_failed += not upkeep.keep(time.monotonic())
 
-    def _fail(self, calls: list[Call], error: StoreError) -> None:
-        for call in calls:
-            self.counters.failed += len(call.events)
-            call.ticket.set_exception(error)
+    def _fail(self, queued: list[Queued], error: StoreError) -> None:
+        for call, ticket in queued:
+            self._count_failed(call, error)
+            ticket.set_exception(error)
+
+    def _count_failed(self, call: Call, error: StoreError) -> None:
+        self.counters.failed += len(call.events)
+        self.counters.full |= isinstance(error, errors.DiskFullError)
 
     def _fail_leftovers(self) -> None:
         """After the end nothing may wait for ever."""
@@ -471,7 +466,7 @@ class Writer:
             self._jobs.clear()
             self._room.notify_all()
         error = errors.StoreClosedError("the log was closed")
-        self._fail([call for call in calls if call.ticket.set_running_or_notify_cancel()], error)
+        self._fail([each for each in calls if each[1].set_running_or_notify_cancel()], error)
         for _, future in jobs:
             if future.set_running_or_notify_cancel():
                 future.set_exception(error)
@@ -488,7 +483,3 @@ class Writer:
             raise self._failure
         if self._closing:
             raise errors.StoreClosedError("the log is closed")
-
-
-class _KnownIdError(Exception):
-    """The fast path met an id that the log already has."""

@@ -346,7 +346,7 @@ class Driver:
             effects.Append: self._append,
             effects.KeepNote: self.journal.keep_note,
             effects.Load: self.journal.load,
-            effects.Disregard: self.journal.disregard,
+            effects.Disregard: self.journal.reader.know,
             effects.Published: self.journal.published,
             effects.Validate: self._validate,
             effects.SetTimer: self._timers.set,

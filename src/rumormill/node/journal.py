@@ -21,7 +21,7 @@ from typing import Any, Final
 from msgspec.structs import force_setattr
 
 from rumormill.core.api import Receipt
-from rumormill.core.effects import Append, Disregard, KeepNote, Load, Published
+from rumormill.core.effects import Append, KeepNote, Load, Published
 from rumormill.core.errors import LocalError, RumormillError
 from rumormill.core.event import UNASSIGNED, Event, Kept, Note, filled
 from rumormill.core.ids import MessageId, Parents, PeerId, Topic
@@ -295,8 +295,11 @@ class Journal:
 
     def _store(self, batch: list[Taken], notes: list[Kept]) -> None:
         """Append a batch; what the log has no room for waits, what it refuses is found."""
+        events = [each.event for each in batch]
         try:
-            ticket = self.log.append([each.event for each in batch], wait=False, notes=notes)
+            places = self.log.append_at_once(events, notes)
+            if places is None:
+                ticket = self.log.append(events, wait=False, notes=notes)
         except QueueFullError:
             self._put_back(batch, notes)
             self._schedule(_RETRY)
@@ -314,7 +317,12 @@ class Journal:
             self._fail(batch, error)
             self._note_progress()
         else:
-            self._await(ticket, self._on_done, batch, notes)
+            if places is None:
+                self._await(ticket, self._on_done, batch, notes)
+            else:
+                self._settled += len(notes)
+                self._hand_out(batch, places)
+                self._note_progress()
 
     def _put_back(self, batch: list[Taken], notes: list[Kept]) -> None:
         self._waiting[:0] = batch
@@ -322,11 +330,8 @@ class Journal:
         self._waiting_bytes += sum(len(each.event.data) for each in batch)
 
     def _with_followers(self, lost: list[Taken]) -> list[Taken]:
-        """Lost events, and those that wait and are linked to one of them.
-
-        No event is stored whose parent, published here as well, could not be. So one batch at a
-        time is with the log, and what is linked falls together.
-        """
+        """Lost events, and those that wait and are linked to one of them: none is stored whose
+        parent, published here as well, could not be. So one batch at a time is with the log."""
         linked = Taken.followers(lost, self._waiting)
         self._waiting = [taken for taken in self._waiting if taken not in linked]
         self._waiting_bytes -= sum(len(each.event.data) for each in linked)
@@ -423,9 +428,8 @@ class Journal:
     def _keep_what_fits(self, pieces: list[list[Taken]], too_large: float = math.inf) -> None:
         """Store, one after the other, the pieces of a batch that was too much for the disk.
 
-        A piece that does not fit is cut in halves. An event that does not fit even alone says that
-        none of its size does: those are given up without another try, so a disk that is really
-        full is asked a few times, and not once for every event.
+        One that does not fit is cut in halves. An event that does not fit even alone says that none
+        of its size does: those are given up, so a full disk is asked a few times, not for each.
         """
         piece: list[Taken] = []
         while pieces and not piece:
@@ -465,10 +469,6 @@ class Journal:
         """Read behind what was appended so far; `Loaded` answers."""
         self.reader.load(effect, self.feed, behind=self.taken)
         self.reader.go_on(self._settled)
-
-    def disregard(self, effect: Disregard) -> None:
-        """Know an event that our own rules refuse."""
-        self.reader.know(effect)
 
     # The end.
 
