@@ -210,12 +210,13 @@ class Writer:
         self._generation, self._unwitnessed = generation, behind
         self.counters.commits += 1
         for row in rows:
-            known = self.topics.get(row.name)
+            name, known = row.name, self.topics.get(row.name)
             end = row.first_offset if known is None else known.next_offset
             self.backlog += row.next_offset - end
-            self.unindexed[row.name] = None
-            self.topics[row.name] = row
-            self._next_topic_id = max(self._next_topic_id, row.topic_id + 1)
+            self.unindexed[name] = None
+            self.topics[name] = row
+            if known is None:
+                self._next_topic_id = max(self._next_topic_id, row.topic_id + 1)
         if self._upkeep is not None:
             self._upkeep.heads.note(generation, rows)
             self._keep_heads(self._upkeep)

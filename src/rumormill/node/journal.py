@@ -237,9 +237,9 @@ class Journal:
     def append(self, effect: Append, when: float) -> None:
         """Store an event that came at a time, with the note of whoever is publishing it."""
         event, waiting = effect.event, self._waiting
-        size, own = len(event.data), False
+        size, own, barrier = len(event.data), False, effect.barrier
         self.taken += 1
-        if effect.barrier is not None:
+        if barrier is not None:
             own = event.author == self._own or not event.author or bool(event.parents)
             if own:
                 self._unsaid_events += 1
@@ -251,7 +251,7 @@ class Journal:
         self._waiting_bytes += size
         received = filled(event, when, UNASSIGNED, self._protocol)
         waiting.append(Taken(received, effect, own))
-        if self._note is not None and effect.barrier is not None:
+        if self._note is not None and barrier is not None:
             self.keep_note(KeepNote(self._note))
             self._note = None
         if not self._flush_scheduled:
