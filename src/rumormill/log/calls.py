@@ -1,12 +1,13 @@
 """What goes through the writer's queue, and what the writer has done."""
 
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from concurrent.futures import Future
 
 import msgspec
 
 from rumormill.core.event import Event, Kept, Position
 from rumormill.core.histogram import Histogram
+from rumormill.log.errors import StoreError
 from rumormill.log.model import Appended, StoreConfig, check_event, check_topic
 
 Ticket = Future[tuple[Appended, ...]]
@@ -38,8 +39,35 @@ def checked_call(
     return Call(events, sizes, sum(sizes), notes), [*new_topics]
 
 
-Queued = tuple[Call, Ticket]
-"""An append that waits for the writer's thread, and who waits for it."""
+Tell = Callable[[tuple[Appended, ...] | None, StoreError | None], None]
+"""Is called by the writer's thread, with what became of the events of an append, or with why none
+was stored. It raises nothing."""
+
+
+class Notice:
+    """What stands for a ticket where nobody waits: whoever appended is told. A ticket has a lock
+    and a condition, and costs as much as all else that the queue does for an append."""
+
+    __slots__ = ("_tell",)
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+
+    def set_running_or_notify_cancel(self) -> bool:
+        """Nobody can have given it up."""
+        return True
+
+    def set_result(self, places: tuple[Appended, ...]) -> None:
+        """The append is safe."""
+        self._tell(places, None)
+
+    def set_exception(self, error: StoreError) -> None:
+        """It is not."""
+        self._tell(None, error)
+
+
+Queued = tuple[Call, Ticket | Notice]
+"""An append that waits for the writer's thread, and who is to hear of it."""
 
 
 class Counters(msgspec.Struct):

@@ -15,6 +15,7 @@ import contextlib
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -23,7 +24,7 @@ from rumormill.core.errors import ConfigError
 from rumormill.core.event import Event, Kept, Position
 from rumormill.core.history import Key
 from rumormill.log import check, errors, model, reader, schema
-from rumormill.log.calls import Counters, Ticket, checked_call
+from rumormill.log.calls import Counters, Notice, Tell, Ticket
 from rumormill.log.check import State
 from rumormill.log.heads import HeadsFile, Upkeep, Witness, head_of
 from rumormill.log.histories import StoredHistories, Tags
@@ -99,18 +100,25 @@ class EventLog:
         When the queue is full the call waits; with `wait=False`, which a caller on an event loop
         wants, it raises `QueueFullError`. In asyncio, await `asyncio.wrap_future(ticket)`.
         """
-        writer = self.writer()
-        return writer.submit(*checked_call(events, notes, self.config, writer.names), wait=wait)
+        ticket: Ticket = Future()
+        self.writer().submit(events, notes, ticket, wait=wait)
+        return ticket
 
-    def append_at_once(
-        self, events: Sequence[Event], notes: Sequence[Kept | Position] = ()
+    def append_soon(
+        self, events: Sequence[Event], notes: Sequence[Kept], tell: Tell, *, at_once: bool = True
     ) -> tuple[model.Appended, ...] | None:
-        """Commit events in this thread, if there is no disk to wait for, little to do and nothing
-        before it; return what a ticket would give, or None: `append` them."""
-        if not self._in_memory:
-            return None
+        """The same for an event loop, which waits for nothing: `tell` hears of it later.
+
+        Where there is no disk, little to do and nothing before it, it is done at once, in this
+        thread; then nobody is told, and what a ticket would give is returned, or raised.
+        """
         writer = self.writer()
-        return writer.commit_at_once(*checked_call(events, notes, self.config, writer.names))
+        if at_once and self._in_memory:
+            places = writer.commit_at_once(events, notes)
+            if places is not None:
+                return places
+        writer.submit(events, notes, Notice(tell), wait=False)
+        return None
 
     def retain(self, policies: Mapping[str, model.Retention], now: float) -> dict[str, int]:
         """Delete each topic's oldest events beyond its policy; return how many were deleted.
@@ -406,20 +414,10 @@ class EventLog:
         self._tags = Tags(self._writer)
 
     def _close_connections(self, db: sqlite3.Connection) -> None:
-        """Close the connections, the writing one last unless the disk has failed.
-
-        The last connection folds the write-ahead log into the database and deletes it. After a
-        flush that failed, SQLite cannot know what of the database file is on the disk: the log must
-        stay for the next open. A connection that only reads lets it stay.
-        """
+        """Close the connections, the writing one last unless the disk has failed."""
         path = self._readers.path
         if path is not None and self._writer is not None and self._writer.failed:
-            with (
-                contextlib.suppress(sqlite3.Error),
-                contextlib.closing(schema.connect_reader(path)) as last,
-            ):
-                schema.has_schema(last)  # from its first read on it counts
-                db.close()
+            schema.close_unfolded(db, path)
         self._readers.close()
         db.close()
 

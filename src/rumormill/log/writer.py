@@ -22,10 +22,10 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
-from rumormill.core.event import UNASSIGNED
+from rumormill.core.event import UNASSIGNED, Event, Kept, Position
 from rumormill.core.history import Deleted
 from rumormill.log import errors, files
-from rumormill.log.calls import Call, Counters, Queued, Ticket
+from rumormill.log.calls import Call, Counters, Notice, Queued, Ticket, checked_call
 from rumormill.log.errors import StoreError
 from rumormill.log.heads import Upkeep
 from rumormill.log.inserts import KnownIdError, Places, Put, insert_each, insert_new
@@ -87,6 +87,8 @@ class Writer:
         self._jobs: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._queued_events = 0
         self._queued_bytes = 0
+        self._short_of_room = 0
+        """Callers that wait until less is queued."""
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
         self._room = threading.Condition(self._lock)
@@ -101,40 +103,50 @@ class Writer:
 
     # Called from any thread.
 
-    def submit(self, call: Call, new_topics: Sequence[str], *, wait: bool) -> Ticket:
+    def submit(
+        self,
+        events: Sequence[Event],
+        notes: Sequence[Kept | Position],
+        ticket: Ticket | Notice,
+        *,
+        wait: bool,
+    ) -> None:
         """Queue an append; without room, wait or refuse."""
-        count, size = len(call.events), call.size
-        if count > self.config.queue_events or size > self.config.queue_bytes:
+        call, new_topics = checked_call(events, notes, self.config, self.names)
+        count, size, config = len(events), call.size, self.config
+        if count > config.queue_events or size > config.queue_bytes:
             self.counters.refused += count
             raise errors.EventRefusedError(
                 f"one append of {count} events and {size} bytes is above the queue's limits of "
-                f"{self.config.queue_events} events and {self.config.queue_bytes} bytes"
+                f"{config.queue_events} events and {config.queue_bytes} bytes"
             )
         with self._lock:
             self._check_open()
             self._admit_topics(new_topics)
-            while (
-                self._queued_events + count > self.config.queue_events
-                or self._queued_bytes + size > self.config.queue_bytes
-            ):
+            most = config.queue_events - count, config.queue_bytes - size
+            while self._queued_events > most[0] or self._queued_bytes > most[1]:
                 if not wait:
                     self.counters.refused += count
                     raise errors.QueueFullError(
                         f"the log's queue is full with {self._queued_events} events: "
                         "wait for earlier tickets"
                     )
+                self._short_of_room += 1
                 self._room.wait()
+                self._short_of_room -= 1
                 self._check_open()
-            ticket: Ticket = Future()
             self._calls.append((call, ticket))
             self._queued_events += count
             self._queued_bytes += size
-            self._work.notify()
-        return ticket
+            if self.is_idle or self.config.linger_seconds:
+                self._work.notify()
 
-    def commit_at_once(self, call: Call, new_topics: Sequence[str]) -> tuple[Appended, ...] | None:
-        """Commit an append in this thread while the writer's sleeps; None if that is busy, or there
-        is too much to do. For a log in memory: nobody else waits for a disk here."""
+    def commit_at_once(
+        self, events: Sequence[Event], notes: Sequence[Kept]
+    ) -> tuple[Appended, ...] | None:
+        """Commit in this thread while the writer's sleeps, for a log in memory; None if that is
+        busy, or there is too much to do."""
+        call, new_topics = checked_call(events, notes, self.config, self.names)
         with self._lock:
             self._check_open()
             if (
@@ -342,7 +354,8 @@ class Writer:
             self._queued_bytes -= call.size
             if ticket.set_running_or_notify_cancel():
                 calls.append((call, ticket))
-        self._room.notify_all()
+        if self._short_of_room:
+            self._room.notify_all()
         return calls
 
     def _commit_calls(self, queued: list[Queued]) -> None:

@@ -15,6 +15,8 @@ is kept what fits.
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
 from itertools import count
 from typing import Any, Final
 
@@ -26,7 +28,6 @@ from rumormill.core.errors import LocalError, RumormillError
 from rumormill.core.event import UNASSIGNED, Event, Kept, Note, filled
 from rumormill.core.ids import MessageId, Parents, PeerId, Topic
 from rumormill.core.inputs import Input, NotStored, Publish, Stored
-from rumormill.log.calls import Ticket
 from rumormill.log.errors import DiskFullError, EventRefusedError, QueueFullError, StoreError
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import Appended
@@ -37,10 +38,11 @@ from rumormill.node.log_reader import LogReader
 from rumormill.node.publications import Publications
 from rumormill.node.receipts import Receipts
 from rumormill.node.subscription import Subscription
-from rumormill.node.taken import DISK_FULL, LOG_BUSY, Taken, halves, reason_of, regrets, store_error
+from rumormill.node.taken import DISK_FULL, LOG_BUSY, Taken, halves, reason_of, regrets
 from rumormill.node.topic_access import TopicAccess
 from rumormill.node.waiting_notes import WaitingNotes
 
+_Places = Sequence[Appended] | None
 CLOSED: Final = "the node is closed"
 
 _PART_EVENTS: Final = 256
@@ -112,8 +114,7 @@ class Journal:
         self._in_flight = self._waiting_bytes = self._put_off = 0
         self.taken = self._settled = 0
         """How many events and notes were taken, and of how many of them the fate is known."""
-        self.reader = LogReader(log)
-        self.receipts = Receipts()
+        self.reader, self.receipts = LogReader(log), Receipts()
         self._drained: asyncio.Future[None] | None = None
 
     # Subscribers.
@@ -295,11 +296,9 @@ class Journal:
 
     def _store(self, batch: list[Taken], notes: list[Kept]) -> None:
         """Append a batch; what the log has no room for waits, what it refuses is found."""
-        events = [each.event for each in batch]
+        tell = partial(self._tell, self._on_done, (batch, notes))
         try:
-            places = self.log.append_at_once(events, notes)
-            if places is None:
-                ticket = self.log.append(events, wait=False, notes=notes)
+            places = self.log.append_soon([each.event for each in batch], notes, tell)
         except QueueFullError:
             self._put_back(batch, notes)
             self._schedule(_RETRY)
@@ -317,12 +316,9 @@ class Journal:
             self._fail(batch, error)
             self._note_progress()
         else:
-            if places is None:
-                self._await(ticket, self._on_done, batch, notes)
-            else:
-                self._settled += len(notes)
-                self._hand_out(batch, places)
-                self._note_progress()
+            self._in_flight += 1
+            if places is not None:
+                self._on_told(self._on_done, (batch, notes), places, None)
 
     def _put_back(self, batch: list[Taken], notes: list[Kept]) -> None:
         self._waiting[:0] = batch
@@ -337,26 +333,25 @@ class Journal:
         self._waiting_bytes -= sum(len(each.event.data) for each in linked)
         return lost + linked
 
-    def _await(self, ticket: Ticket, then: Callable[..., None], *args: Any) -> None:
-        """Call `then`, in the loop's thread, with an append when the log is done with it."""
-        # What the ticket holds does not hold the ticket: no event waits for a garbage collection.
-        self._in_flight += 1
-        wake = self._loop.call_soon_threadsafe
-        ticket.add_done_callback(lambda done: wake(self._on_ticket, done, then, args))
+    def _tell(self, *told: Any) -> None:
+        """In the log's thread: have the loop hear of an append that the log is done with."""
+        with suppress(RuntimeError):  # the loop is closed, and nobody waits any more
+            self._loop.call_soon_threadsafe(self._on_told, *told)
 
-    def _on_ticket(self, done: Ticket, then: Callable[..., None], args: tuple[Any, ...]) -> None:
+    def _on_told(self, then: Callable[..., None], args: tuple[Any, ...], *said: Any) -> None:
         self._in_flight -= 1
-        then(done, *args)
+        then(*args, *said)
         self._note_progress()
 
-    def _on_done(self, ticket: Ticket, batch: list[Taken], notes: list[Kept]) -> None:
-        error = ticket.exception()
+    def _on_done(
+        self, batch: list[Taken], notes: list[Kept], places: _Places, error: StoreError | None
+    ) -> None:
         if error is None:
             self._settled += len(notes)
-            self._hand_out(batch, ticket.result())
+            self._hand_out(batch, places or ())
         else:
             self._settled += self.notes.lose(notes)
-            self._fail(batch, store_error(error))
+            self._fail(batch, error)
 
     def _hand_out(self, batch: list[Taken], places: Sequence[Appended]) -> None:
         """Give safe events to their subscribers, and the machine word of its barriers."""
@@ -439,22 +434,27 @@ class Journal:
             self._lose(hopeless, DiskFullError(DISK_FULL))
         if not piece:
             return
+        tell = partial(self._tell, self._on_piece, (piece, pieces, too_large))
         try:
-            ticket = self.log.append([each.event for each in piece], wait=False)
+            self.log.append_soon([each.event for each in piece], (), tell, at_once=False)
         except StoreError as error:
             self._lose([*piece, *(taken for rest in pieces for taken in rest)], error)
-            return
-        self._await(ticket, self._on_piece, piece, pieces, too_large)
+        else:
+            self._in_flight += 1
 
     def _on_piece(
-        self, ticket: Ticket, piece: list[Taken], pieces: list[list[Taken]], too_large: float
+        self,
+        piece: list[Taken],
+        pieces: list[list[Taken]],
+        too_large: float,
+        places: _Places,
+        error: StoreError | None,
     ) -> None:
-        error = ticket.exception()
         if error is None:
-            self._hand_out(piece, ticket.result())
+            self._hand_out(piece, places or ())
         elif not isinstance(error, DiskFullError):
             rest = [taken for following in pieces for taken in following]
-            self._fail([*piece, *rest], store_error(error))
+            self._fail([*piece, *rest], error)
             pieces = []
         elif len(piece) > 1:
             pieces = halves(piece) + pieces
