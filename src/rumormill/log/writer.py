@@ -3,7 +3,8 @@
 Callers put whole appends in a bounded queue and get a ticket, a `concurrent.futures.Future`. The
 writer takes as many appends as a group may hold, commits them together, notes the heads, and only
 then resolves the tickets; appends that arrive meanwhile form the next group. An append is never
-split: all of its events are in one transaction.
+split: all of its events are in one transaction. Without a disk a caller may commit a little itself
+while the thread sleeps: there is one writer all the same.
 
 A ticket that fails promises nothing: after `DiskFullError` the log goes on and a later append may
 succeed, after `StoreFailedError` it must be reopened. Appending the same events again is safe in
