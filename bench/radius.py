@@ -162,8 +162,8 @@ def reference(_sizes: list[int]) -> Iterable[Row]:
     graph = {"topology": {"kind": "random-regular", "degree": DEGREE}}
     complete = {"topology": {"kind": "complete"}}
     cases: list[tuple[str, Row]] = [
-        ("radius, HyParView", {}),
-        ("radius few, HyParView", {"parameters": {"serving": "few"}}),
+        ("radius, HyParView", {"preset": "design"}),
+        ("radius few, HyParView", {}),
         ("radius", {"parameters": radius(20, ttl=30), **graph}),
         ("radius few", {"parameters": radius(20, "few", ttl=30), **graph}),
         ("gossipsub", {"protocol": "gossipsub", **graph}),

@@ -29,6 +29,8 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from processes import PATIENCE
+
 _CLONE_NEWNET: Final = 0x40000000
 _TUNSETIFF: Final = 0x400454CA
 _IFF_TUN, _IFF_NO_PI = 0x0001, 0x1000
@@ -320,7 +322,7 @@ class NoLabError(Exception):
     """Why there is no lab here."""
 
 
-def run_alone(script: Path, *arguments: object, timeout: float = 120.0) -> str:
+def run_alone(script: Path, *arguments: object, timeout: float = PATIENCE) -> str:
     """Run a script in namespaces of its own; return what it printed."""
     if sys.platform != "linux":
         raise NoLabError("network namespaces are Linux's")

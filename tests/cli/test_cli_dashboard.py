@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from processes import RUMORMILL, Terminal, environment, rumormill
+from processes import PATIENCE, RUMORMILL, Terminal, environment, rumormill
 
 
 class Browser:
@@ -30,7 +30,7 @@ class Browser:
         self._cookie = (reply.getheader("Set-Cookie") or "").partition(";")[0]
 
     def ask(self, path: str) -> http.client.HTTPResponse:
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=60)
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=PATIENCE)
         connection.request("GET", path, headers={"Cookie": self._cookie})
         return connection.getresponse()
 
@@ -120,7 +120,7 @@ def test_a_simulation_is_watched_while_it_runs() -> None:
     with Terminal(*small, "--dashboard", "127.0.0.1:0") as run:
         told = json.loads(run.prints()[0])
         assert told["trace_hash"] == plain["trace_hash"]
-        browser = Browser(run.errors[0].strip())
+        browser = Browser(run.says("http://").strip())
         for found in browser.sections("views=overview"):
             if found.get("totals", {}).get("published") == 5:
                 break

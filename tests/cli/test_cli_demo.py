@@ -116,7 +116,7 @@ def test_without_spark_it_runs_and_says_what_to_install(tmp_path: Path, scratch:
 def test_a_signal_leaves_no_process_and_no_file(scratch: Path, number: signal.Signals) -> None:
     """In the middle of publishing, when a node is about to come back; a second one changes
     nothing."""
-    arguments = ("--protocol", "gossipsub", "--nodes", "3", "--events", "60", "--no-spark")
+    arguments = ("--protocol", "gossipsub", "--nodes", "3", "--events", "200", "--no-spark")
     with Terminal("demo", *arguments, TMPDIR=str(scratch)) as demo:
         demo.says("kill -9")
         assert len(processes_with(scratch)) >= 2

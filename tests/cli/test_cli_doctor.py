@@ -1,6 +1,7 @@
 """The doctor: every fault is found and comes with what to do about it."""
 
 import os
+import re
 import shutil
 import socket
 import sys
@@ -222,6 +223,8 @@ def test_a_node_whose_clock_is_wrong_hears_it_from_its_peer(home: Path, tmp_path
             code, checks = examined("--home", home)
             assert code == 1
             assert checks["peers' clocks"]["state"] == FAILED
-            assert "ours is 300.0 s ahead of" in checks["peers' clocks"]["text"]
+            found = re.match(r"ours is ([\d.]+) s ahead of", checks["peers' clocks"]["text"])
+            assert found is not None, checks["peers' clocks"]
+            assert abs(float(found[1]) - 300) < 10, "to what a busy machine lets pass"
             assert late.stop() == 0
         assert right.stop() == 0

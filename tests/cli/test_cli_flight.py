@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from processes import Terminal, rumormill
+from processes import PATIENCE, Terminal, rumormill
 from rumormill.core.event import Event
 from rumormill.daemon.flight_client import DoorClient
 from rumormill.log import Durability, EventLog, StoreConfig
@@ -70,7 +70,7 @@ def test_a_served_store_is_sealed_before_anybody_reads_it(home: Path) -> None:
             log.append([Event("news", b"", b"", b"%d" % n, received=1.0) for n in numbers]).result()
     with Terminal("serve-store", home, "--flight", "127.0.0.1:0") as server:
         server.prints()
-        end = time.monotonic() + 60.0
+        end = time.monotonic() + PATIENCE
         while not list((home / "segments").glob("*/0")):
             assert time.monotonic() < end, "no segment was made"
             time.sleep(0.05)

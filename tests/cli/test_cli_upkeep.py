@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from live_nodes import run
-from processes import Program, Terminal, environment, rumormill
+from processes import PATIENCE, Program, Terminal, environment, rumormill
 from rumormill.core.event import Event
 from rumormill.log import EventLog, Retention, export_parquet
 from rumormill.node.node import Node
@@ -25,7 +25,7 @@ def published(home: Path, text: str = NUMBERS) -> None:
 
 
 def test_a_running_node_is_kept_up_by_verbs(home: Path, tmp_path: Path) -> None:
-    """Retention, space, a backup and an export, while it runs; what it cannot, it refuses."""
+    """Retention, space, a backup, its way back, and an export, while it runs."""
     with Terminal("node", "--home", home, "--topic", "news", "--retain", "90d") as node:
         node.prints()
         published(home)
@@ -40,11 +40,17 @@ def test_a_running_node_is_kept_up_by_verbs(home: Path, tmp_path: Path) -> None:
         file = tmp_path / "news.parquet"
         exported = rumormill("export", file, "--topic", "news", *at)
         assert json.loads(exported.stdout) == {"file": str(file), "events": 30}
-        for verb, words in (("repair", ()), ("restore", (tmp_path / "copy", "--replace"))):
-            refused = rumormill(verb, *words, *at)
-            assert refused.returncode == 1
-            assert f"by process {node.process.pid}: stop it first" in refused.stderr
+        assert json.loads(rumormill("repair", *at).stdout) == {"findings": []}
+        published(home, "taken back\n")
+        refused = rumormill("restore", tmp_path / "copy", *at)
+        assert (refused.returncode, "--replace" in refused.stderr) == (1, True)
+        restored = json.loads(rumormill("restore", tmp_path / "copy", "--replace", *at).stdout)
+        assert (restored["events"], len(restored["empty"])) == (30, 1)
+        assert "offsets 100 to 100" in restored["empty"][0]
+        assert rumormill("import", file, *at).stdout == f'{{"home": "{home}", "events": 0}}\n'
         published(home, "still here\n")
+        kept = rumormill("history", "news", "--format", "%o\n", *at[:2])
+        assert kept.stdout.split() == [*map(str, range(70, 100)), "101"]
         assert node.stop() == 0
     restored = rumormill("restore", tmp_path / "copy", "--home", tmp_path / "new")
     assert "30 events" in restored.stdout
@@ -57,7 +63,7 @@ def test_a_running_node_is_kept_up_by_verbs(home: Path, tmp_path: Path) -> None:
 
 
 def test_an_import_takes_only_what_proves_itself(home: Path, tmp_path: Path) -> None:
-    """A file whose hashes are right says nothing about who wrote it; nor may a node run."""
+    """A file whose hashes are right says nothing about who wrote it; a running node asks too."""
     file = tmp_path / "events.parquet"
     with EventLog(tmp_path / "forged") as log:
         log.append(
@@ -74,7 +80,8 @@ def test_an_import_takes_only_what_proves_itself(home: Path, tmp_path: Path) -> 
     with Terminal("node", "--home", home) as node:
         node.prints()
         refused = rumormill("import", file, "--home", home)
-        assert f"by process {node.process.pid}: stop it first, then import" in refused.stderr
+        assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
+        assert "topic 'news' offset 0: the event proves nothing" in refused.stderr
         assert node.stop() == 0
 
 
@@ -87,7 +94,7 @@ def test_what_is_no_place_or_no_topic_is_said(home: Path, tmp_path: Path) -> Non
         (("export", home / "lock"), "exists already"),
         (("backup", home), "exists already"),
         (("restore", tmp_path / "nothing"), "no rumormill store"),
-        (("restore", home), "has a log already"),
+        (("restore", home), "is that home itself"),
     ):
         refused = rumormill(*words, "--home", home)
         assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
@@ -144,6 +151,25 @@ def test_history_goes_on_behind_the_gap_of_a_repair_and_says_so(home: Path) -> N
     run(story)
     assert json.loads(rumormill("compact", "--old", "--home", home, "--json").stdout)["freed"] > 0
     assert not (home / "events-1.db").exists()
+
+
+def test_a_node_is_repaired_while_it_runs(home: Path) -> None:
+    """It names what it gives up, goes on, and history behind the gap does too."""
+    with Terminal("node", "--home", home, "--topic", "news") as node:
+        node.prints()
+        published(home)
+        damage(home, 40)
+        assert rumormill("history", "news", "--home", home).returncode == 4
+        repaired = rumormill("repair", "--home", home, "--json")
+        told = json.loads(repaired.stdout)
+        assert (repaired.returncode, told["lost"], told["events"]) == (4, True, 99)
+        assert "offsets 40 to 40" in told["findings"][0]
+        published(home, "100\n")
+        found = rumormill("history", "news", "--home", home)
+        assert found.stdout.split() == [str(number) for number in range(101) if number != 40]
+        assert "offsets 40 to 40 were lost" in found.stderr
+        assert json.loads(rumormill("compact", "--old", "--home", home, "--json").stdout)["freed"]
+        assert node.stop() == 0
 
 
 def test_python_keeps_a_running_node_up_as_well(home: Path, tmp_path: Path) -> None:
@@ -229,7 +255,7 @@ def test_a_supervisor_is_told_when_the_node_is_ready_reloads_and_stops(
     name = f"rumormill-{os.getpid()}" if abstract else str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as supervisor:
         supervisor.bind("\0" + name if abstract else name)
-        supervisor.settimeout(30)
+        supervisor.settimeout(PATIENCE)
         variables = {"NOTIFY_SOCKET": f"@{name}" if abstract else name, "WATCHDOG_USEC": "300000"}
         with Terminal("node", "--home", home, **variables) as node:
 

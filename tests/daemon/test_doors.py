@@ -75,7 +75,7 @@ def test_a_program_opens_every_door_of_its_own_node(home: Path) -> None:
     """A command, a scraper and a Flight client use it; then the node is alone again, and lives."""
 
     async def story() -> None:
-        async with Node(home) as node:
+        async with Node(home, control=False) as node:
             async with node.serve(control=True, metrics=ANYWHERE, flight=ANYWHERE) as doors:
                 assert doors.control == socket_path(home)
                 assert await published_by_command(doors.control, "news", b"a command") == 0
@@ -97,7 +97,7 @@ def test_a_program_opens_every_door_of_its_own_node(home: Path) -> None:
 
 def test_what_was_not_asked_for_is_not_open(home: Path) -> None:
     async def story() -> None:
-        async with Node(home) as node, node.serve(metrics=ANYWHERE) as doors:
+        async with Node(home, control=False) as node, node.serve(metrics=ANYWHERE) as doors:
             assert (doors.control, doors.flight, doors.token) == (None, None, None)
             assert not socket_path(home).exists()
             assert not (home / TOKEN_FILE).exists()
@@ -109,7 +109,7 @@ def test_doors_may_stay_open_as_long_as_the_node(home: Path) -> None:
     """`await` opens them; closing the node closes them first, and tells who is inside."""
 
     async def story() -> None:
-        node = Node(home)
+        node = Node(home, control=False)
         await node.start()
         doors = await node.serve(control=True, flight=ANYWHERE)
         page = await node.serve(metrics=ANYWHERE)
@@ -130,7 +130,7 @@ def test_doors_may_stay_open_as_long_as_the_node(home: Path) -> None:
 
 def test_closed_doors_are_not_opened_again(home: Path) -> None:
     async def story() -> None:
-        async with Node(home) as node:
+        async with Node(home, control=False) as node:
             async with await node.serve(control=True) as doors:
                 assert await doors is doors, "what is open is open"
             with pytest.raises(LocalError, match="have been closed"):
@@ -149,7 +149,7 @@ def test_a_port_in_use_closes_what_was_open_already(home: Path, taken: str, door
     """The sentence names the door, the address and the reason."""
 
     async def story() -> None:
-        async with Node(home) as node:
+        async with Node(home, control=False) as node:
             wishes = {"control": True, "metrics": ANYWHERE, "flight": ANYWHERE, door: taken}
             doors = node.serve(**wishes)
             with pytest.raises(LocalError, match=rf"(?i){door}: cannot .*{taken}.*already in use"):
@@ -166,7 +166,7 @@ def test_a_port_in_use_closes_what_was_open_already(home: Path, taken: str, door
 def test_without_pyarrow_the_sentence_names_the_extra(home: Path, monkeypatch) -> None:
     async def story() -> None:
         monkeypatch.setitem(sys.modules, "pyarrow", None)
-        async with Node(home) as node:
+        async with Node(home, control=False) as node:
             with pytest.raises(rumormill.RumormillError, match=r"pip install rumormill\[arrow\]"):
                 await node.serve(control=True, flight=ANYWHERE)
             assert not socket_path(home).exists()
@@ -212,7 +212,7 @@ def test_who_is_publishing_is_let_finish(home: Path) -> None:
     """The node works until the door is closed: every row that was sent has its place in the log."""
 
     async def story() -> None:
-        async with Node(home) as node:
+        async with Node(home, control=False) as node:
             doors = await node.serve(flight=ANYWHERE)
             begun, going_on = threading.Event(), threading.Event()
 
@@ -244,7 +244,7 @@ def test_opening_that_is_given_up_leaves_nothing_open(home: Path, monkeypatch) -
     monkeypatch.setattr(flight_door.messages, "flight_library", gate.wait)
 
     async def story() -> None:
-        async with Node(home) as node:
+        async with Node(home, control=False) as node:
             opening = asyncio.ensure_future(node.serve(control=True, flight=ANYWHERE).__aenter__())
             await until(socket_path(home).exists, "the first door is open")
             opening.cancel()
@@ -271,7 +271,7 @@ def test_ranges_are_sealed_while_the_door_is_open(home: Path) -> None:
 
 
 def test_scripts_serve_too(home: Path) -> None:
-    with SyncNode(home) as node:
+    with SyncNode(home, control=False) as node:
         with node.serve(control=True, metrics=ANYWHERE, flight=ANYWHERE) as doors:
             assert published_by_flight(doors.flight, doors.token, "news", b"rain") == 1
             page = run(lambda: page_at(doors.metrics))

@@ -2,16 +2,20 @@
 
 import asyncio
 import contextlib
+import socket
 from collections import Counter
 from collections.abc import AsyncIterator
+from http import HTTPStatus
 
 import pytest
 
-from live_nodes import run
+from live_nodes import run, until
 from rumormill.core.api import Health
 from rumormill.daemon.endpoint import Endpoint
 from rumormill.daemon.metrics_server import MAX_CLIENTS, MAX_REQUEST, MetricsServer, Pages
+from rumormill.dashboard.http import Answer, BadRequest, HttpServer, Request
 
+ASK = b"GET /metrics HTTP/1.1\r\n\r\n"
 WELL = Health(healthy=True, ready=True, why="ok")
 
 
@@ -130,13 +134,66 @@ def test_whoever_says_nothing_is_cut_off() -> None:
     run(story)
 
 
-def test_too_many_clients_are_turned_away() -> None:
+def test_silent_clients_keep_nobody_out() -> None:
+    """They come again and again, and whoever asks is answered: a probe must not take a node for
+    dead because somebody holds all places. The one that was silent for longest goes."""
+
     async def story() -> None:
-        async with served() as (refused, endpoint), contextlib.AsyncExitStack() as stack:
-            for _ in range(MAX_CLIENTS):
-                _, writer = await asyncio.open_connection(*endpoint)
+        async with served(timeout=60) as (refused, endpoint), contextlib.AsyncExitStack() as stack:
+            first = None
+            for _ in range(3 * MAX_CLIENTS):
+                reader, writer = await asyncio.open_connection(*endpoint)
                 stack.callback(writer.close)
-            answer = await exchange(endpoint, b"GET /metrics HTTP/1.1\r\n\r\n")
-            assert (answer, refused) == (b"", {"busy": 1})
+                first = first or reader
+            assert (await exchange(endpoint, ASK)).endswith(b"up 1\n")
+            assert set(refused) == {"made-room"}
+            with contextlib.suppress(ConnectionError):
+                assert await first.read() == b""
+
+    run(story)
+
+
+def test_too_many_clients_that_are_being_answered_are_turned_away() -> None:
+    """What was asked in time is answered, and nobody else takes the place."""
+
+    async def story() -> None:
+        refused: Counter[str] = Counter()
+        asked, go_on = asyncio.Semaphore(0), asyncio.Event()
+
+        async def answer(request: Request | BadRequest) -> Answer:
+            asked.release()
+            await go_on.wait()
+            return Answer(HTTPStatus.OK, b"answered")
+
+        server = HttpServer(answer, lambda reason: refused.update([reason]), max_clients=2)
+        endpoint = Endpoint("127.0.0.1", await server.start("127.0.0.1", 0))
+        both = [asyncio.ensure_future(exchange(endpoint, ASK)) for _ in range(2)]
+        for _ in both:
+            await asked.acquire()
+        assert await exchange(endpoint, ASK) == b""
+        assert refused == {"busy": 1}
+        go_on.set()
+        assert all(each.endswith(b"answered") for each in await asyncio.gather(*both))
+        await server.close()
+
+    run(story)
+
+
+def test_whoever_does_not_read_its_answer_is_cut_off() -> None:
+    """The connection is gone on our side too: nothing of it waits for somebody who never reads."""
+
+    async def story() -> None:
+        async def answer(request: Request | BadRequest) -> Answer:
+            return Answer(HTTPStatus.OK, bytes(32 << 20))
+
+        refused: Counter[str] = Counter()
+        server = HttpServer(answer, lambda reason: refused.update([reason]), timeout=0.05)
+        endpoint = Endpoint("127.0.0.1", await server.start("127.0.0.1", 0))
+        before = asyncio.all_tasks()
+        with socket.create_connection(endpoint) as deaf:
+            deaf.sendall(ASK)
+            await until(lambda: refused, "it was given up")
+            await until(lambda: asyncio.all_tasks() == before, "nothing of it is left")
+        await server.close()
 
     run(story)

@@ -89,7 +89,7 @@ async def network(home: Path) -> AsyncIterator[tuple[str, list[Node]]]:
         for node in nodes[1:]:
             await node.connect(nodes[0].tickets[0])
         for node in nodes:
-            await node.wait_until_ready("weather", timeout=30)
+            await node.wait_until_ready("weather")
         async with nodes[0].serve(dashboard="127.0.0.1:0", allow_publish=True) as doors:
             assert doors.dashboard is not None
             yield doors.dashboard, nodes

@@ -8,7 +8,6 @@ import json
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -181,13 +180,11 @@ def test_what_the_container_runs_and_asks_works_here(home: Path) -> None:
     options = build_parser().parse_args(command[1:])
     assert last("EXPOSE").split() == [options.listen[0].split("/")[-1], options.metrics[-4:]]
     question = json.loads(last("HEALTHCHECK").partition("CMD ")[2])
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
     here = [each.replace("0.0.0.0", "127.0.0.1").replace("/tcp/4001", "/tcp/0") for each in command]
-    here = [each.replace(":9464", f":{port}") for each in here]
-    asked = [sys.executable, *(each.replace(":9464", f":{port}") for each in question[1:])]
-    with Terminal(*here[1:], RUMORMILL_HOME=str(home)) as node:
-        node.prints()
+    here = [each.replace(":9464", ":0") for each in here]
+    with Terminal(*here[1:], "--json", RUMORMILL_HOME=str(home)) as node:
+        port = json.loads(node.prints()[0])["metrics_port"]
+        asked = [sys.executable, *(each.replace(":9464", f":{port}") for each in question[1:])]
         assert subprocess.run(asked, check=False).returncode == 0
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz") as page:
             assert page.read() == b"ok\n"

@@ -506,9 +506,9 @@ def test_what_is_committed_at_once_is_indexed_like_the_rest():
 class Told(Future):
     """Hears of an append, and by which thread."""
 
-    def __call__(self, places, error):
+    def __call__(self, outcome):
         self.thread = threading.current_thread()
-        self.set_result(places) if error is None else self.set_exception(error)
+        self.set_result(outcome)
 
 
 def unheard(*_: object) -> None:

@@ -426,7 +426,7 @@ def test_a_topic_handle_has_the_calls_of_its_node() -> None:
             await alice.wait_until_ready("other", peers=0)
             assert alice.subscribers("news") == 0
             await bob.create_topic("news")
-            await alice.topic("news").wait_until_ready(timeout=30)
+            await alice.topic("news").wait_until_ready()
             assert alice.topic("news").subscribers == 1
             async with await news.subscribe() as events:
                 receipt = await alice.topic("news").publish(b"hello")

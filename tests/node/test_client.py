@@ -15,7 +15,7 @@ from processes import Program, Terminal
 from processes import rumormill as rumormill_run
 from rumormill import Client, LocalError, Message, Node, connect
 from rumormill.daemon.control_client import NoDaemonError
-from rumormill.daemon.control_messages import socket_path
+from rumormill.daemon.control_messages import Reloaded, socket_path
 from rumormill.log.errors import StoreLockedError
 from rumormill.log.model import Retention
 
@@ -24,7 +24,7 @@ import asyncio, sys
 from rumormill import Node
 
 async def main():
-    async with Node(sys.argv[1]):
+    async with Node(sys.argv[1], control=False):
         print("ready", flush=True)
         await asyncio.sleep(1e6)
 
@@ -34,7 +34,7 @@ asyncio.run(main())
 
 @asynccontextmanager
 async def served(home: Path) -> AsyncIterator[tuple[Node, Client]]:
-    async with Node(home) as node, node.serve(control=True), connect(home) as client:
+    async with Node(home) as node, connect(home) as client:
         yield node, client
 
 
@@ -187,7 +187,7 @@ def test_calls_that_wait_hold_up_no_others_and_the_end_is_told(tmp_path: Path) -
                 await anext(events)
             with pytest.raises(NoDaemonError):
                 await client.publish("news", b"late")
-            async with Node(tmp_path) as again, again.serve(control=True):
+            async with Node(tmp_path):
                 assert (await client.publish("news", b"again")).offset == 1
 
     run(main)
@@ -214,19 +214,74 @@ def test_errors_say_who_has_a_home_and_what_to_do(tmp_path: Path) -> None:
         assert socket_path(home).exists()
         with pytest.raises(NoDaemonError, match="died and left its socket; start it again"):
             await connect(home)
-        async with Node(home) as node, node.serve(control=True), connect(home) as client:
+        async with Node(home) as node, connect(home) as client:
             assert client.id == node.id
 
     run(main)
 
 
 def test_commands_use_the_node_of_a_program(tmp_path: Path) -> None:
+    """As they use a daemon: nothing has to be opened for them."""
+
     async def main() -> None:
-        async with served(tmp_path) as (node, _):
+        async with Node(tmp_path) as node, Node(None) as peer:
+            await node.connect(peer.tickets[0])
+
+            async def said(*words: str) -> str:
+                done = await asyncio.to_thread(rumormill_run, *words, "--home", tmp_path)
+                assert done.returncode == 0, done.stderr
+                return done.stdout
+
             events = await node.subscribe("news")
-            done = await asyncio.to_thread(rumormill_run, "pub", "news", "hi", "--home", tmp_path)
-            assert done.returncode == 0, done.stderr
+            await said("pub", "news", "hi", "--quiet")
             assert (await anext(events)).data == b"hi"
+            assert await said("history", "news") == "hi\n"
+            assert await said("sub", "news", "--all", "--count", "1") == "hi\n"
+            assert await said("sub", "news", "--name", "n", "--all", "--count", "1") == "hi\n"
+            assert "n" in await said("groups")
+            assert "news" in await said("topics")
+            assert str(peer.id) in await said("peers")
+            assert str(node.id) in await said("ticket")
+            assert str(node.id) in await said("doctor")
+            assert await said("repair") == "nothing is wrong\n"
+            assert await said("compact", "--json") != ""
+        assert not socket_path(tmp_path).exists()
+
+    run(main)
+
+
+def test_a_home_whose_path_is_too_long_for_a_socket_has_a_node_all_the_same(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It says that commands cannot use it; who asks for the socket by name is refused."""
+
+    async def main() -> None:
+        async with Node(tmp_path / ("long" * 30)) as node:
+            assert (await node.publish("news", b"all the same")).offset == 0
+            with pytest.raises(LocalError, match="longer than 103 bytes"):
+                await node.serve(control=True)
+
+    run(main)
+    assert "commands cannot use this node" in caplog.text
+
+
+def test_who_asks_for_the_socket_is_told_where_it_is(tmp_path: Path) -> None:
+    """It is open before and stays open; what a reload does is the last one's who said so."""
+    reloaded = []
+
+    async def reload() -> Reloaded:
+        reloaded.append("by us")
+        return Reloaded(changed=["all"])
+
+    async def main() -> None:
+        async with Node(tmp_path) as node, connect(tmp_path) as client:
+            async with node.serve(control=True, on_reload=reload) as doors:
+                assert doors.control == socket_path(tmp_path)
+                done = await asyncio.to_thread(rumormill_run, "reload", "--home", tmp_path)
+                assert (done.returncode, reloaded) == (0, ["by us"])
+            assert (await client.health()).ready
+            assert (await asyncio.to_thread(rumormill_run, "reload", "--home", tmp_path)).stdout
+            assert reloaded == ["by us"]
 
     run(main)
 
@@ -237,7 +292,7 @@ def test_without_a_home_it_is_that_of_the_command_line(
     monkeypatch.setenv("RUMORMILL_HOME", str(tmp_path))
 
     async def main() -> None:
-        async with Node(tmp_path) as node, node.serve(control=True):
+        async with Node(tmp_path):
             client = await rumormill.connect()
             assert client.home == tmp_path
             await client.close()

@@ -77,7 +77,7 @@ def test_nodes_talk_on_uvloop() -> None:
         async with Node(None) as ann, Node(None) as bob:
             events = await bob.subscribe("news")
             await bob.connect(ann.tickets[0])
-            await ann.wait_until_ready("news", timeout=30)
+            await ann.wait_until_ready("news")
             sent = [b"%d " % number + bytes(5000) for number in range(300)]
             await ann.publish_many("news", sent)
             assert await take(events, 300) == sent

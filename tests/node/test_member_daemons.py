@@ -135,4 +135,4 @@ def test_a_ring_goes_on_without_its_supervisor(tmp_path_factory: pytest.TempPath
             await network.publish(network.all)
             await network.all_is_at(network.all)
 
-    run(story, patience=240.0)
+    run(story)

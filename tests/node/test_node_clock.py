@@ -9,9 +9,13 @@ from pathlib import Path
 import pytest
 
 from live_nodes import run, until
+from rumormill.core.event import Event, Note
+from rumormill.log.event_log import EventLog
+from rumormill.log.model import Durability, Retention, StoreConfig
 from rumormill.node.clock import Clock
 from rumormill.node.config import NodeConfig
 from rumormill.node.node import Node
+from rumormill.node.numbers import Numbers
 
 HOUR = 3600.0
 QUICK = NodeConfig(trace_interval=0.05)
@@ -25,6 +29,13 @@ class Wall:
         self.ahead = 0.0
         true = time.time
         monkeypatch.setattr(time, "time", lambda: true() + self.ahead)
+
+
+async def looked_at(node: Node) -> None:
+    """Wait until a node has compared its clock with the wall's."""
+    clock = node._driver.clock
+    agree = lambda: abs(clock.wall + clock._steady() - time.time()) < 30  # noqa: E731
+    await until(agree, "the clock is looked at")
 
 
 @pytest.fixture
@@ -97,7 +108,7 @@ def test_events_say_when_they_came_also_after_the_clock_was_set(
         async with Node(tmp_path, config=QUICK) as node:
             await node.publish("news", b"before")
             wall.ahead = step
-            await asyncio.sleep(0.2)
+            await looked_at(node)
             await node.publish("news", b"after")
             before, after = await node.history("news")
             assert after.received == pytest.approx(time.time(), abs=30)
@@ -116,10 +127,11 @@ def test_a_member_of_the_network_survives_its_clock(tmp_path: Path, wall: Wall) 
         async with Node(tmp_path / "a", config=QUICK) as a, Node(tmp_path / "b", config=QUICK) as b:
             events = await b.subscribe("news")
             await b.connect(a.tickets[0])
-            await a.wait_until_ready("news", timeout=20)
+            await a.wait_until_ready("news")
             for number, ahead in enumerate((0.0, HOUR, 26 * HOUR, HOUR, -HOUR, 0.0)):
                 wall.ahead = ahead
-                await asyncio.sleep(0.2)
+                await looked_at(a)
+                await looked_at(b)
                 await a.publish("news", b"%d" % number)
                 assert (await anext(events)).data == b"%d" % number
             assert len(a.peers) == len(b.peers) == 1
@@ -129,8 +141,9 @@ def test_a_member_of_the_network_survives_its_clock(tmp_path: Path, wall: Wall) 
     run(story)
 
 
-def numbers(node_events: list[bytes]) -> list[int]:
-    return [int.from_bytes(each[-8:]) for each in node_events]
+def number_of(event: Event) -> int:
+    """The number of an event of GossipSub, FloodSub or radius, which its id ends with."""
+    return int.from_bytes(event.id[-8:])
 
 
 def test_numbers_grow_over_lives_whose_clocks_go_back(tmp_path: Path, wall: Wall) -> None:
@@ -143,12 +156,12 @@ def test_numbers_grow_over_lives_whose_clocks_go_back(tmp_path: Path, wall: Wall
                 await node.publish("news", name)
             if names[0] == b"set back":
                 wall.ahead = -HOUR
-                await until(lambda: node._driver.clock.promised > 0, "it is written down")
+                await until(lambda: node._driver.clock.ahead > 60, "the clock was looked at")
                 await node.publish("news", b"ahead of the clock")
 
-    async def all_events() -> list[bytes]:
+    async def all_events() -> list[Event]:
         async with Node(tmp_path) as node:
-            return [each.id for each in await node.history("news")]
+            return await node.history("news")
 
     wall.ahead = HOUR
     run(lambda: life([b"an hour ahead"]))
@@ -157,6 +170,70 @@ def test_numbers_grow_over_lives_whose_clocks_go_back(tmp_path: Path, wall: Wall
     run(lambda: life([b"the third", b"the fourth"]))
     run(lambda: life([b"set back"]))
     run(lambda: life([b"the last"]))
-    found = numbers(run(all_events))
+    found = [*map(number_of, run(all_events))]
     assert len(found) == 8
     assert all(one < other for one, other in pairwise(found))
+
+
+@pytest.mark.parametrize("protocol", ["gossipsub", "floodsub", "radius"])
+@pytest.mark.parametrize("back", [0.5, HOUR], ids=["a little", "far"])
+def test_a_number_is_behind_all_earlier_ones_wherever_a_life_ended(
+    tmp_path: Path, wall: Wall, protocol: str, back: float
+) -> None:
+    """A life ends ahead of its clock, by as little as nobody would note; the next ones begin even
+    earlier. Retention has deleted what they said, so no event tells."""
+    found: list[int] = []
+
+    async def life(back: float) -> None:
+        async with Node(tmp_path, protocol=protocol, config=QUICK) as node:
+            sub = await node.subscribe("news")
+            await node.publish("news", b"before")
+            wall.ahead -= back
+            await until(lambda: node._driver.clock.ahead > back / 2, "the clock was looked at")
+            await node.publish("news", b"ahead of the clock")
+            found.extend([number_of(await anext(sub)) for _ in range(2)])
+            node.log.retain({"news": Retention(max_age_seconds=1)}, now=time.time() + HOUR)
+
+    for _ in range(4):
+        run(lambda: life(back))
+        wall.ahead -= 100 * HOUR
+    assert all(one < other for one, other in pairwise(found))
+
+
+def test_what_has_a_receipt_has_a_number_that_the_log_knows(tmp_path: Path, wall: Wall) -> None:
+    """Whenever the process ends: the note is in the transaction of the event."""
+
+    async def story() -> None:
+        async with Node(tmp_path, config=QUICK) as node:
+            wall.ahead = -HOUR
+            await until(lambda: node._driver.clock.ahead > 60, "the clock was looked at")
+            for _ in range(20):
+                receipts = [node.publish("news", b"%d" % number) for number in range(20)]
+                await asyncio.gather(*receipts)
+                last = (await node.history("news"))[-1]
+                assert Numbers(node.log).latest * 1e9 >= number_of(last)
+
+    run(story)
+
+
+def test_numbers_of_one_moment_are_known_to_the_log() -> None:
+    """The date of the last of many is before its number: what begins behind the date would give
+    the number again. Who is named by something else may be in the log already, with any date."""
+    with EventLog(None, StoreConfig(durability=Durability.MEMORY)) as log:
+        numbers = Numbers(log)
+        moment = 1_700_000_000.0
+        first = int(moment * 1e9)
+
+        def used(number: int, name: bytes) -> list[Note]:
+            numbers.use(number, Event("news", b"", b"us", name), moment)
+            return numbers.note()
+
+        assert not used(first, b"us" + first.to_bytes(8)), "its own date tells"
+        (note,) = used(first + 1, b"us" + (first + 1).to_bytes(8))
+        log.append([], notes=[note]).result()
+        assert numbers.note() == [note], "until it is known to be kept"
+        numbers.noted()
+        assert not numbers.note()
+        assert int(Numbers(log).latest * 1e9) > first + 1
+        assert not used(first + 2, b"named by its content"), "noted with some to spare"
+        assert used(first + 10**9, b"named by its content")

@@ -40,7 +40,7 @@ def test_a_peer_that_takes_no_large_rpc_gets_the_small_ones(resets: bool) -> Non
         async with Node(None, observers=[log]) as node, Picky(80_000, resets=resets) as picky:
             await picky.connect(node)
             picky.hello(TOPIC)
-            await node.wait_until_ready(TOPIC, timeout=30)
+            await node.wait_until_ready(TOPIC)
             large = await node.publish(TOPIC, bytes(200_000))
             await until(lambda: picky.ended, "the peer ends our stream")
             await until(lambda: log.of(DropRPC), "the loss is noticed")

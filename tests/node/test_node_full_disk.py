@@ -58,12 +58,12 @@ def test_events_of_peers_that_find_the_disk_full_are_counted_and_traced(tmp_path
         ):
             events = await reader.subscribe(TOPIC)
             await reader.connect(author.tickets[0])
-            await author.wait_until_ready(TOPIC, timeout=20)
+            await author.wait_until_ready(TOPIC)
             for _ in range(60):
                 await author.publish(TOPIC, bytes(20_000))
             kept = 0
             while kept + reader._journal.lost < 60:
-                await reader._change.wait()
+                await asyncio.sleep(0.002)
                 kept = len(await reader.history(TOPIC))
             lost = reader._journal.lost
             assert kept > 0
@@ -85,11 +85,11 @@ def test_what_fits_of_a_batch_of_peers_is_kept(tmp_path: Path) -> None:
         async with Node(None) as author, Node(tmp_path, store=SMALL) as reader:
             await reader.subscribe(TOPIC)
             await reader.connect(author.tickets[0])
-            await author.wait_until_ready(TOPIC, timeout=20)
+            await author.wait_until_ready(TOPIC)
             reader.log.writer().run(gate.wait)
             await author.publish_many(TOPIC, [bytes(20_000)] * 60)
-            while reader.metrics()["accepted_messages"].get(TOPIC, 0) < 60:
-                await reader._change.wait()
+            accepted = lambda: reader.metrics()["accepted_messages"].get(TOPIC, 0)  # noqa: E731
+            await until(lambda: accepted() == 60, "all are accepted")
             gate.set()
             await reader._journal.drain()
             kept = await reader.history(TOPIC)
@@ -112,7 +112,7 @@ def test_heads_that_find_the_disk_full_cost_nobody_an_event(
         async with Node(tmp_path / "author") as author, Node(tmp_path / "reader") as reader:
             events = await reader.subscribe(TOPIC)
             await reader.connect(author.tickets[0])
-            await author.wait_until_ready(TOPIC, timeout=20)
+            await author.wait_until_ready(TOPIC)
             monkeypatch.setattr(os, "pwrite", no_room)  # of the log's files only heads use it
             for number in range(20):
                 receipt = await author.publish(TOPIC, b"%d" % number)
@@ -147,7 +147,7 @@ def test_pulsarcast_gets_again_what_found_the_disk_full(tmp_path: Path) -> None:
             topic = (await author.create_topic(TOPIC)).name
             await reader.connect(author.tickets[0])
             events = await reader.subscribe(topic)
-            await author.wait_until_ready(topic, timeout=20)
+            await author.wait_until_ready(topic)
             await author.publish(topic, b"before")
             assert await take(events, 1) == [b"before"]
             await limit_disk(reader, full=True)

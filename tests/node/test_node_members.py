@@ -88,7 +88,7 @@ def test_a_node_that_is_started_again_needs_no_ticket(tmp_path: Path) -> None:
             await kill(nodes[0])
             async with Node(tmp_path / "late", members=QUICK, resume=True) as late:
                 events = await late.subscribe("news")
-                await nodes[1].wait_until_ready("news", timeout=30)
+                await nodes[1].wait_until_ready("news")
                 await nodes[1].publish("news", b"welcome")
                 assert await take(events, 1) == [b"welcome"]
 
@@ -118,13 +118,13 @@ def test_three_subscribers_find_each_other_though_nobody_between_them_subscribes
             chosen = [nodes[count // 5], nodes[count // 2], nodes[count - 1]]
             events = [await node.subscribe("rare") for node in chosen]
             for node in chosen:
-                await node.wait_until_ready("rare", peers=2, timeout=30)
+                await node.wait_until_ready("rare", peers=2)
             for number, node in enumerate(chosen):
                 await node.publish("rare", b"found by %d" % number)
             for each in events:
                 assert len(await take(each, 3)) == 3
 
-    run(story, patience=120.0)
+    run(story)
 
 
 def test_who_was_lost_is_found_again_when_it_can_be_reached() -> None:
@@ -142,7 +142,7 @@ def test_who_was_lost_is_found_again_when_it_can_be_reached() -> None:
             await until(lambda: not alice.peers and not bob.peers, "they have lost each other")
             alice._swarm._bans._until.clear()
             await bob._swarm.listen(listen_endpoint(address))
-            await alice.wait_until_ready("news", timeout=30)
+            await alice.wait_until_ready("news")
             await alice.publish("news", b"there you are")
             assert await take(events, 1) == [b"there you are"]
 

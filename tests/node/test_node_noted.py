@@ -20,7 +20,7 @@ def test_noted_events_are_kept_in_order_and_reach_the_peers(tmp_path: Path) -> N
         async with Node(tmp_path / "a") as node, Node(None) as peer:
             await peer.connect(node.tickets[0])
             async with await peer.subscribe("news") as events:
-                await node.wait_until_ready("news", timeout=30)
+                await node.wait_until_ready("news")
                 rows = [("news", b"%d" % n, Note("k", b"%d" % n)) for n in range(20)]
                 receipts = await node.publish_noted(rows)
                 assert [each.offset for each in receipts] == list(range(20))
@@ -42,7 +42,7 @@ def test_peers_never_hear_of_events_that_could_not_be_kept(
         async with Node(tmp_path / "a") as node, Node(None) as peer:
             await peer.connect(node.tickets[0])
             async with await peer.subscribe("news") as events:
-                await node.wait_until_ready("news", timeout=30)
+                await node.wait_until_ready("news")
                 with monkeypatch.context() as patched:
 
                     def full(*_: object) -> int:

@@ -50,7 +50,7 @@ def name_of(node: Node) -> str:
     return str(PeerId(node.id))
 
 
-def impatient(seconds: float = 0.2, **more: int) -> NodeConfig:
+def impatient(seconds: float = 0.5, **more: int) -> NodeConfig:
     """A node that gives a handshake little time; more of it where others must be done before."""
     return NodeConfig(upgrade_timeout=seconds, **more)  # type: ignore[arg-type]
 

@@ -28,8 +28,8 @@ def test_peers_agree_on_the_best_version_that_both_offer(
             await one.subscribe(TOPIC)
             await other.subscribe(TOPIC)
             await other.connect(one.tickets[0])
-            await one.wait_until_ready(TOPIC, timeout=10)
-            await other.wait_until_ready(TOPIC, timeout=10)
+            await one.wait_until_ready(TOPIC)
+            await other.wait_until_ready(TOPIC)
             return one.peers[0].protocol, other.peers[0].protocol
 
     assert run(scenario) == (agreed, agreed)

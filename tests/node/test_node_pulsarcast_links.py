@@ -28,7 +28,7 @@ def test_a_publisher_names_what_its_event_follows() -> None:
             topic = await nodes[0].create_topic("replies", linking="custom")
             heard = [await node.subscribe(topic.name) for node in nodes]
             for node in nodes[1:]:
-                await node.wait_until_ready(topic.name, timeout=30)
+                await node.wait_until_ready(topic.name)
             receipts = [await topic.publish(b"root")]
             draws = random.Random(1)
             for number in range(12):  # most of them ask the author to publish for them

@@ -163,7 +163,7 @@ def test_everything_published_while_a_subscriber_is_up_is_delivered_to_it(servin
             assert len(member.got) == len(set(member.got))
         await asyncio.gather(*(member.stop() for member in network.up))
 
-    run(story, patience=240.0)
+    run(story)
 
 
 def test_three_nodes_in_a_row_and_a_late_one() -> None:

@@ -1,12 +1,10 @@
 """Nodes that find out whether they can be reached: peers dial back, and prove it."""
 
-import asyncio
-
 import pytest
 
 from live_nodes import run, until
 from rumormill.core.errors import LocalError
-from rumormill.libp2p import autonat
+from rumormill.libp2p import autonat, reserving
 from rumormill.libp2p.autonat import (
     DIAL_REQUEST,
     MAX_MESSAGE_BYTES,
@@ -72,18 +70,25 @@ def test_a_node_that_nobody_can_dial_says_so_and_uses_a_relay() -> None:
     run(story)
 
 
-def test_who_is_proven_needs_no_relay() -> None:
+def test_who_is_proven_needs_no_relay(monkeypatch: pytest.MonkeyPatch) -> None:
     """`auto` asks nobody then."""
+    monkeypatch.setattr(reserving, "_LOOK", 0.01)
+    looks: list[bool] = []
+
+    def needed() -> bool:
+        looks.append(False)
+        return False
 
     async def story() -> None:
         async with (
             Node(None, members=False, be_relay=True) as peer,
             Node(None, members=False, relays=["auto"]) as asker,
         ):
-            asker._reach.reserving._needed = lambda: False
+            asker._reach.reserving._needed = needed
             await asker.connect(peer.tickets[0])
             await until(lambda: asker._reach.autonat.proven, "the address is proven")
-            await asyncio.sleep(2.5)
+            seen = len(looks)
+            await until(lambda: len(looks) > seen + 3, "it has looked for relays")
             assert not asker._reach.reserving.places
             assert asker._reach.reserving.problems == {}
 

@@ -15,13 +15,14 @@ from rumormill.node.node import Node
 from rumormill.wire.multiaddr import Multiaddr
 
 TOPIC = "twice"
-QUICK = NodeConfig(redial_delay_first=0.01, keep_alive_interval=0.5, idle_timeout=0.1)
+QUICK = NodeConfig(redial_delay_first=0.01, keep_alive_interval=0.5, retire_timeout=0.2)
+IDLE = replace(QUICK, idle_timeout=1.0)
 
 
 @asynccontextmanager
-async def two_connections() -> AsyncIterator[tuple[Node, Node]]:
+async def two_connections(config: NodeConfig = QUICK) -> AsyncIterator[tuple[Node, Node]]:
     """Yield two subscribed nodes; the first dialled the second, then the second dialled too."""
-    async with Node(None, config=QUICK) as one, Node(None, config=QUICK) as other:
+    async with Node(None, config=config) as one, Node(None, config=config) as other:
         await one.subscribe(TOPIC)
         await other.subscribe(TOPIC)
         await one.connect(other.tickets[0])
@@ -41,7 +42,7 @@ async def exchanged(one: Node, other: Node) -> list[int]:
     await other.publish(TOPIC, b"other")
     sizes = [0, 0]
     while min(sizes) < 2:
-        await one._change.wait()
+        await asyncio.sleep(0.002)
         sizes = [len(await node.history(TOPIC)) for node in (one, other)]
     return sizes
 
@@ -62,7 +63,7 @@ def test_a_spare_that_nobody_uses_is_closed_alone() -> None:
     """An idle spare goes; the connection that is used stays."""
 
     async def scenario() -> None:
-        async with two_connections() as (one, other):
+        async with two_connections(IDLE) as (one, other):
             used = dict(one._swarm.connections)
             await until(
                 lambda: not one._swarm.spares and not other._swarm.spares, "the spare is closed"
@@ -110,8 +111,7 @@ def test_a_dial_back_under_the_peers_own_id_takes_nobodys_place() -> None:
     """As js and rust make it when we ask them to: the connection that there is stays in use."""
 
     async def scenario() -> None:
-        quick = replace(QUICK, retire_timeout=0.2)
-        async with Node(None, config=quick) as one, Node(None, config=QUICK) as other:
+        async with Node(None, config=QUICK) as one, Node(None, config=QUICK) as other:
             await one.subscribe(TOPIC)
             await other.subscribe(TOPIC)
             await other.connect(one.tickets[0])

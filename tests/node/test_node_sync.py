@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hostile_peer import HostilePeer
 
-from live_nodes import pair, run, take, take_events, until
+from live_nodes import PATIENCE, pair, run, take, take_events, until
 from processes import environment
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event
@@ -81,7 +81,7 @@ def test_a_late_subscriber_chooses_its_history() -> None:
                     events = await bob.subscribe("news", **wanted)
                     await meet(bob, alice)
                     await bob.wait_until_ready("news")
-                    report = await bob.sync("news", timeout=20)
+                    report = await bob.sync("news")
                     nobody = wanted.get("history") == "none"
                     assert (report.asked, report.answered) == ((0, 0) if nobody else (1, 1))
                     assert [each.data for each in await bob.history("news")] == expected
@@ -181,8 +181,8 @@ def test_an_event_that_our_rules_refuse_is_asked_for_once() -> None:
             events = await bob.subscribe("news", history="all")
             await meet(bob, alice)
             assert await take(events, 2) == [b"good", b"fair"]
-            await bob.sync("news", timeout=20)
-            report = await bob.sync("news", timeout=20)
+            await bob.sync("news")
+            report = await bob.sync("news")
             assert (report.answered, report.events) == (1, 0)
             assert judged == [b"good", b"bad", b"fair"]
 
@@ -194,11 +194,15 @@ def test_copies_are_counted_on_disks(tmp_path: Path) -> None:
 
     async def story() -> None:
         async with pair(home=tmp_path) as (alice, bob):
-            receipt = await alice.publish("news", b"kept twice", copies=1, timeout=20)
+            receipt = await alice.publish("news", b"kept twice", copies=1, timeout=PATIENCE)
             assert receipt.copies == 1
             assert [each.data for each in await bob.history("news")] == [b"kept twice"]
-            with pytest.raises(LocalError, match="1 of 2 other nodes"):
-                await alice.publish("news", b"thrice?", copies=2, timeout=0.3)
+            for patience in (0.3, 3.0, 30.0):  # what a busy machine has not heard of yet, later
+                with pytest.raises(LocalError, match="of 2 other nodes") as raised:
+                    await alice.publish("news", b"thrice?", copies=2, timeout=patience)
+                if "1 of 2" in str(raised.value):
+                    break
+            assert "1 of 2" in str(raised.value)
 
     run(story)
 

@@ -50,7 +50,7 @@ def test_a_paused_reader_is_not_counted_as_reached(protocol: str) -> None:
             transport.resume_reading()
             while reader.log.counters.appended < EVENTS:
                 await asyncio.sleep(0.05)
-                await reader.sync("news", timeout=20)
+                await reader.sync("news")
             author._recorder.flush()
             drops = traced.of(trace.DropRPC)
             lost = {message.message_id for drop in drops for message in drop.meta.messages}

@@ -52,7 +52,7 @@ async def two_nodes(protocol: str) -> AsyncIterator[tuple[Node, Node, str]]:
 def test_a_request_is_answered_over_every_protocol(protocol: str) -> None:
     async def main() -> None:
         async with two_nodes(protocol) as (alice, bob, topic), answering(bob, topic):
-            await alice.wait_until_ready(topic, timeout=20)
+            await alice.wait_until_ready(topic)
             for said in (b"one", b"two"):
                 reply = await alice.request(topic, said, timeout=30, headers={"x": "y"})
                 assert (reply.data, reply.author) == (said.upper(), bob.id)

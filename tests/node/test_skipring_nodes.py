@@ -66,7 +66,7 @@ async def ring(count: int, *above: Node) -> AsyncIterator[list[Node]]:
         for node in nodes:
             await node.create_topic(TOPIC)
         for node in nodes:
-            await node.wait_until_ready(TOPIC, timeout=30)
+            await node.wait_until_ready(TOPIC)
         yield nodes
 
 
@@ -121,7 +121,7 @@ def test_a_ring_that_passes_a_token_between_live_nodes() -> None:
                 await stack.enter_async_context(node)
                 await node.create_topic(TOPIC)
             for node in nodes:
-                await node.wait_until_ready(TOPIC, timeout=30)
+                await node.wait_until_ready(TOPIC)
             events = [await node.subscribe(TOPIC) for node in nodes]
             for number, node in enumerate(nodes):
                 await node.publish(TOPIC, b"%d" % number)
@@ -175,7 +175,7 @@ def test_a_hierarchy_of_topics_between_live_nodes(monkeypatch: pytest.MonkeyPatc
                     heard[node, topic] = await node.subscribe(topic)
             for topic in topics:
                 for node in nodes[:3]:
-                    await node.wait_until_ready(topic, timeout=60)
+                    await node.wait_until_ready(topic)
                 await nodes[0].publish(topic, topic.encode())
             late = await stack.enter_async_context(nodes[3])
             for topic in topics:
@@ -224,7 +224,7 @@ def test_a_publisher_needs_no_subscription_and_leaves_when_it_closes() -> None:
         async with supervisor() as above, ring(2, above) as nodes:
             events = await nodes[0].subscribe(TOPIC)
             async with subscriber(above.tickets) as publisher:
-                await publisher.wait_until_ready(TOPIC, timeout=30)
+                await publisher.wait_until_ready(TOPIC)
                 receipt = await publisher.publish(TOPIC, b"hello")
                 assert receipt.peers > 0
             assert await take(events, 1) == [b"hello"]

@@ -6,11 +6,12 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
-from processes import Program, environment
+from processes import PATIENCE, Program, environment
 from rumormill import (
     Client,
     ClientSubscription,
@@ -49,19 +50,20 @@ def test_a_script_publishes_reads_and_closes(tmp_path: Path) -> None:
 
 
 def test_two_nodes_talk() -> None:
-    """Connect, wait, publish, iterate until nothing more comes."""
+    """Connect, wait, publish, iterate; where nothing more comes in time, the iteration ends."""
     with SyncNode(None) as alice, SyncNode(None) as bob:
-        events = bob.subscribe("news", timeout=0.2)
+        events = bob.subscribe("news", timeout=PATIENCE)
         peer = alice.connect(bob.tickets[0])
-        alice.wait_until_ready("news", timeout=30)
+        alice.wait_until_ready("news", timeout=PATIENCE)
         assert [view.id for view in alice.peers] == [peer]
         sent = [b"%d" % number for number in range(600)]
         for data in sent:
             assert alice.publish("news", data).peers == 1
-        first = events.next(timeout=30)
+        first = events.next()
         assert first is not None
-        assert [first.data, *(event.data for event in events)] == sent
+        assert [first.data, *(event.data for event in islice(events, 599))] == sent
         assert (events.topic, events.dropped) == ("news", 0)
+        assert list(bob.subscribe("news", since_offset=600, timeout=0.05)) == []
 
 
 def test_replay_and_the_end_of_a_subscription() -> None:
@@ -85,7 +87,7 @@ def test_a_timeout_is_not_an_event() -> None:
         events = node.subscribe("news")
         assert events.next(timeout=0.01) is None
         node.publish("news", b"late")
-        event = events.next(timeout=30)
+        event = events.next(timeout=PATIENCE)
         assert event is not None
         assert event.data == b"late"
 
@@ -120,7 +122,7 @@ def test_a_waiting_thread_is_told_when_the_node_closes() -> None:
     reader = threading.Thread(target=lambda: found.append(list(events)))
     reader.start()
     node.close()
-    reader.join(30)
+    reader.join(PATIENCE)
     assert not reader.is_alive()
     assert found in ([[]], [])
 
@@ -136,10 +138,10 @@ def test_a_validator_cannot_wait_for_its_own_thread() -> None:
         bob.set_validator("news", validator)
         events = bob.subscribe("news")
         alice.connect(bob.tickets[0])
-        alice.wait_until_ready("news", timeout=30)
+        alice.wait_until_ready("news", timeout=PATIENCE)
         alice.publish("news", b"refused")
         bob.publish("news", b"own")
-        event = events.next(timeout=30)
+        event = events.next(timeout=PATIENCE)
         assert event is not None
         assert event.data == b"own"
 
@@ -185,7 +187,7 @@ def test_a_forgotten_node_is_closed_when_the_program_ends(tmp_path: Path) -> Non
         [sys.executable, "-c", script, str(tmp_path)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         env=environment(),
         check=False,
     )
@@ -204,10 +206,12 @@ def test_named_subscriptions_without_asyncio(tmp_path: Path) -> None:
             events.nack()
             assert next(events).via == "again"
         assert [view.name for view in node.groups()] == ["w"]
-        for event in node.subscribe("work", name="w", timeout=0.2):
-            assert event.offset in (1, 2)
+        with node.subscribe("work", name="w", timeout=PATIENCE) as events:
+            assert {next(events).offset, next(events).offset} == {1, 2}
+            events.ack()
     with SyncNode(tmp_path) as node:
-        with node.subscribe("work", name="w", timeout=0.2) as events:
+        with node.subscribe("work", name="w", timeout=0.05) as events:
+            assert (events.pending, events.lag) == (0, 0)
             assert [event.offset for event in events] == []
         node.forget_group("work", "w")
 
@@ -223,14 +227,18 @@ def test_requests_without_asyncio() -> None:
         node.subscribe("sums") as requests,
         ThreadPoolExecutor(1) as pool,
     ):
-        asked = pool.submit(node.request, "sums", b"a", timeout=30)
+        asked = pool.submit(node.request, "sums", b"a", timeout=PATIENCE)
         node.reply(next(requests), b"A")
         assert asked.result().data == b"A"
-        many = pool.submit(node.replies, "sums", b"b", timeout=0.3)
-        request = next(requests)
-        for _ in range(2):
-            node.reply(request, b"B")
-        assert [reply.data for reply in many.result()] == [b"B", b"B"]
+        for patience in (0.3, 3.0, 30.0):  # all that come in time; a busy machine needs more
+            many = pool.submit(node.replies, "sums", b"b", timeout=patience)
+            request = next(requests)
+            for _ in range(2):
+                node.reply(request, b"B")
+            replies = [reply.data for reply in many.result()]
+            if len(replies) == 2:
+                break
+        assert replies == [b"B", b"B"]
 
 
 def public(thing: object) -> set[str]:
@@ -273,7 +281,7 @@ def test_all_its_calls_work() -> None:
         assert node.log.topics()[0].next_offset == 1
         assert node.network_ticket().endswith(str(node.id))
         assert (node.refusals, node.links, node.callback_failures) == ({}, [], 0)
-        assert node.sync("news", timeout=20).answered == 0
+        assert node.sync("news", timeout=PATIENCE).answered == 0
         news = node.topic("news")
         assert (news.publish(b"y").offset, news.subscribers, repr(news)) == (
             1,
@@ -301,8 +309,8 @@ def test_a_client_without_asyncio(tmp_path: Path) -> None:
             assert (client.protocol, client.home) == ("gossipsub", tmp_path / "home")
             with client.subscribe("work", name="w", auto_ack=False, ack_within=0.05) as events:
                 assert client.publish("work", b"a", key="k").offset == 0
-                first = events.next(timeout=20)
-                again = events.next(timeout=20)
+                first = events.next(timeout=PATIENCE)
+                again = events.next(timeout=PATIENCE)
                 assert first is not None
                 assert again is not None
                 assert (first.key, again.offset, again.via) == (b"k", 0, "again")

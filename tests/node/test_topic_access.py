@@ -95,9 +95,9 @@ async def trio(protocol: str, homes: Path | None = None) -> AsyncIterator[Trio]:
         topic = (await alice.create_topic("orders")).name
         events = [await node.subscribe(topic) for node in nodes]
         for node in nodes:
-            await node.wait_until_ready(topic, timeout=30)
+            await node.wait_until_ready(topic)
         if protocol.endswith("sub"):
-            await rita.wait_until_ready(topic, peers=2, timeout=30)
+            await rita.wait_until_ready(topic, peers=2)
         if protocol == "gossipsub":
             await until(lambda: [mesh_size(node, topic) for node in nodes] == [1, 2, 1], "meshes")
         for node in nodes:  # nobody is asked before everybody hears everybody
@@ -513,7 +513,7 @@ def test_nobody_publishes_for_an_outsider_who_asks(tmp_path: Path) -> None:
             )
             topic = made.name
             await rita.subscribe(topic)
-            await rita.wait_until_ready(topic, timeout=30)
+            await rita.wait_until_ready(topic)
             assert (await rita.publish(topic, b"granted")).requested
             alice.access.add_policy(signed(tmp_path / "rule", topic, alice.id))
             with pytest.raises(LocalError, match="validation-failed"):

@@ -40,12 +40,14 @@ class Interest(_message.Message):
     def __init__(self, owner: _Optional[bytes] = ..., topic: _Optional[str] = ..., sequence: _Optional[int] = ..., expires: _Optional[int] = ..., withdrawn: _Optional[bool] = ..., addresses: _Optional[_Iterable[bytes]] = ..., signature: _Optional[bytes] = ..., key: _Optional[bytes] = ...) -> None: ...
 
 class Spread(_message.Message):
-    __slots__ = ("interest", "hops")
+    __slots__ = ("interest", "hops", "distance")
     INTEREST_FIELD_NUMBER: _ClassVar[int]
     HOPS_FIELD_NUMBER: _ClassVar[int]
+    DISTANCE_FIELD_NUMBER: _ClassVar[int]
     interest: Interest
     hops: int
-    def __init__(self, interest: _Optional[_Union[Interest, _Mapping]] = ..., hops: _Optional[int] = ...) -> None: ...
+    distance: int
+    def __init__(self, interest: _Optional[_Union[Interest, _Mapping]] = ..., hops: _Optional[int] = ..., distance: _Optional[int] = ...) -> None: ...
 
 class Publication(_message.Message):
     __slots__ = ("author", "topic", "time", "data", "signature", "key")

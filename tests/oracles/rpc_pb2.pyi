@@ -63,7 +63,7 @@ class ControlExtensions(_message.Message):
     def __init__(self, trunk: _Optional[bool] = ...) -> None: ...
 
 class Trunk(_message.Message):
-    __slots__ = ("have", "want", "choke", "unchoke", "open", "probe", "echo")
+    __slots__ = ("have", "want", "choke", "unchoke", "open", "probe", "echo", "gossip")
     HAVE_FIELD_NUMBER: _ClassVar[int]
     WANT_FIELD_NUMBER: _ClassVar[int]
     CHOKE_FIELD_NUMBER: _ClassVar[int]
@@ -71,6 +71,7 @@ class Trunk(_message.Message):
     OPEN_FIELD_NUMBER: _ClassVar[int]
     PROBE_FIELD_NUMBER: _ClassVar[int]
     ECHO_FIELD_NUMBER: _ClassVar[int]
+    GOSSIP_FIELD_NUMBER: _ClassVar[int]
     have: _containers.RepeatedScalarFieldContainer[bytes]
     want: bytes
     choke: bytes
@@ -78,7 +79,8 @@ class Trunk(_message.Message):
     open: _containers.RepeatedScalarFieldContainer[str]
     probe: _containers.RepeatedCompositeFieldContainer[Probe]
     echo: int
-    def __init__(self, have: _Optional[_Iterable[bytes]] = ..., want: _Optional[bytes] = ..., choke: _Optional[bytes] = ..., unchoke: _Optional[bytes] = ..., open: _Optional[_Iterable[str]] = ..., probe: _Optional[_Iterable[_Union[Probe, _Mapping]]] = ..., echo: _Optional[int] = ...) -> None: ...
+    gossip: bytes
+    def __init__(self, have: _Optional[_Iterable[bytes]] = ..., want: _Optional[bytes] = ..., choke: _Optional[bytes] = ..., unchoke: _Optional[bytes] = ..., open: _Optional[_Iterable[str]] = ..., probe: _Optional[_Iterable[_Union[Probe, _Mapping]]] = ..., echo: _Optional[int] = ..., gossip: _Optional[bytes] = ...) -> None: ...
 
 class Probe(_message.Message):
     __slots__ = ("topic", "source", "number")

@@ -32,7 +32,7 @@ from rumormill.protocols.pubsub.messages import (
     Rpc,
     SubOpts,
 )
-from rumormill.protocols.pubsub.trunk_part import Probe, TrunkPart, mark_of, tag_of
+from rumormill.protocols.pubsub.trunk_part import Probe, TrunkPart, key_of, mark_of, tag_of
 from rumormill.sim.identity import SimulatedIdentity
 
 SELF = b"self"
@@ -107,7 +107,8 @@ names = st.builds(bytes.__add__, tags, seqnos.map(mark_of))
 trunk_parts = st.builds(
     TrunkPart,
     have=st.lists(names, max_size=6).map(tuple),
-    want=st.lists(names, max_size=3).map(tuple),
+    want=st.lists(names.map(key_of), max_size=3).map(tuple),
+    gossip=st.lists(names.map(key_of), max_size=3).map(tuple),
     choke=st.lists(tags, max_size=3).map(tuple),
     unchoke=st.lists(tags, max_size=3).map(tuple),
     opened=st.lists(topics, max_size=2).map(tuple),
@@ -144,9 +145,11 @@ def storm_rpc(rng: random.Random, known: list[Message], topic: str) -> Rpc:
         marked = tuple(map(bytes.__add__, called, (mark_of(each.seqno) for each in some)))
         unknown = tuple(tag + rng.randbytes(4) for tag in called)
         probes = tuple(Probe(topic, each.author, rng.randrange(4)) for each in some)
-        said = TrunkPart(have=marked + unknown, want=marked, unchoke=called, opened=(topic,))
+        keys = tuple(map(key_of, marked))
+        said = TrunkPart(have=marked + unknown, want=keys, unchoke=called, opened=(topic,))
         if part == 7:
-            said = TrunkPart(have=unknown, choke=called, probes=probes)
+            made = tuple(map(key_of, unknown))
+            said = TrunkPart(have=unknown, choke=called, probes=probes, gossip=keys + made)
         return Rpc(control=Control(offers_trunk=True, trunk=said))
     return Rpc(
         control=Control(

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 from spark_samples import LiveNode, publish
 
-from processes import Program
+from processes import PATIENCE, Program
 from rumormill.daemon.control_client import NoDaemonError
 from rumormill.daemon.control_messages import ControlError
 from rumormill.log import EventLog
@@ -58,7 +58,7 @@ class Publisher(threading.Thread):
 
     def end(self) -> None:
         self._enough.set()
-        self.join(60)
+        self.join(PATIENCE)
 
 
 class Driver(Program):

@@ -32,11 +32,11 @@ _CODES = {"timeout": TIMEOUT, "damaged": DATA_LOSS, "usage": USAGE}
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    parser = build_parser()
-    options = parser.parse_args(behind_the_verb(arguments), argparse.Namespace(parser=parser))
-    # What a failed run tells people to type again.
-    options.typed = arguments
     try:
+        parser = build_parser()
+        options = parser.parse_args(behind_the_verb(arguments), argparse.Namespace(parser=parser))
+        # What a failed run tells people to type again.
+        options.typed = arguments
         code: int = options.run(options)
         sys.stdout.flush()
     except KeyboardInterrupt:

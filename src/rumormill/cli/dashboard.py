@@ -65,9 +65,12 @@ def _export(paths: Sequence[Path], path: Path, options: argparse.Namespace) -> i
 
 async def _run(paths: Sequence[Path], options: argparse.Namespace) -> int:
     source = _with_lake(await chosen_source(paths), options)
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):  # before anybody is told that it runs
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with served(source, options) as (url, _):
         announce(url, options)
-        await until_signal()
+        await stop.wait()
     return 0
 
 
@@ -133,14 +136,6 @@ def announce(url: str, options: argparse.Namespace) -> None:
     print(json.dumps({"dashboard": url}) if options.json else url, flush=True)
     if options.open:
         webbrowser.open(url)
-
-
-async def until_signal() -> None:
-    """Wait for SIGINT or SIGTERM."""
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await stop.wait()
 
 
 def _with_lake(source: Source, options: argparse.Namespace) -> Source:

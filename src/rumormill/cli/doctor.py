@@ -32,8 +32,8 @@ from rumormill.cli.session import run_async, running_node
 from rumormill.cli.settings import Resolved, resolve
 from rumormill.core.api import PeerClock
 from rumormill.core.errors import LocalError
-from rumormill.daemon.control_messages import MAX_SOCKET_PATH, TopicLine, socket_path
-from rumormill.daemon.endpoint import Endpoint, flight_endpoint, metrics_endpoint
+from rumormill.daemon.control_messages import TopicLine, socket_path
+from rumormill.daemon.endpoint import MAX_SOCKET_PATH, Endpoint, flight_endpoint, metrics_endpoint
 from rumormill.libp2p.lan import heard_on
 from rumormill.libp2p.own_addresses import expanded
 from rumormill.log.errors import NotAStoreError, StoreError
@@ -64,7 +64,9 @@ _APART: Final = 2.0
 """Seconds by which clocks differ that nobody keeps; our choice: a time service keeps to 0.1."""
 _OLD_GAP: Final = 300.0
 """Seconds after which what is missing is not just being fetched; our choice."""
-_MEND: Final = "stop the node; rumormill restore a backup, or rumormill repair (docs/store.md)"
+_MEND: Final = (
+    "rumormill restore a backup, or rumormill repair, also of a running node (docs/store.md)"
+)
 _FEW_FILES: Final = 1024
 """Our choice: the connections that a node may have by default, twice."""
 _TIME_SERVICE: Final = Path("/run/systemd/timesync")

@@ -59,7 +59,7 @@ def run_mill(options: argparse.Namespace) -> int:
         settings: dict[str, Any] = {"protocol": options.protocol, "window": window}
         if options.stream:
             stream = Stream(spark, source, lake, tell=tell, **settings)
-            _follow(stream.start(once=options.once, interval=interval))
+            _follow(lambda: stream.start(once=options.once, interval=interval))
         else:
             mill(spark, source, lake, tell=tell, **settings)
     write_delta(lake, source.name)
@@ -97,8 +97,8 @@ def _source(options: argparse.Namespace) -> "Source":
     )
 
 
-def _follow(query: Any) -> None:
-    """Wait for a stream to end, by itself or by Ctrl-C.
+def _follow(start: Callable[[], Any]) -> None:
+    """Start a stream and wait for its end, by itself or by Ctrl-C.
 
     Ctrl-C must not strike inside a call to Spark, whose connection it would break: it is noted, and
     the stream stopped afterwards.
@@ -108,6 +108,7 @@ def _follow(query: Any) -> None:
     asked = threading.Event()
     before = signal.signal(signal.SIGINT, lambda *_: asked.set())
     try:
+        query = start()
         while query.isActive and not asked.wait(0.2):
             pass
         error = None if asked.is_set() else query.exception()

@@ -206,11 +206,12 @@ examples:
   rumormill backup monday --home b --json
 """,
     "restore": """\
-put a backup in the place of a home where no node runs
+make a home have what a backup has, also while its node runs
 
-Verify a backup, and make the home have what it has. Stop the node first. A home with a
-log is left alone without --replace, and even then its database stays beside the new
-one, until `rumormill compact --old`. A home of another identity is refused.
+Verify a backup, and make the home have what it has; the running node does it, and goes
+on. A log with events is left alone without --replace, and even then its database stays
+beside the new one, until `rumormill compact --old`. Offsets beyond the backup stay
+empty and are not used again. A home of another identity is refused.
 
 source DIR           the backup
 @place
@@ -239,12 +240,12 @@ examples:
   rumormill export news.parquet --topic news --json
 """,
     "import": """\
-take in an exported Parquet file, where no node runs
+take in an exported Parquet file, also into a running node
 
 Read a file that `rumormill export` wrote, check every hash, id and signature in it,
 and append what the log does not have, at the same offsets. Nothing is taken of a file
 with an event that does not prove itself, or of a topic whose events the log has in
-another order: let a node `sync` those. Stop the node first.
+another order: let a node `sync` those.
 
 file FILE.parquet    what was exported
 @place
@@ -271,10 +272,10 @@ examples:
   rumormill compact --old --home b
 """,
     "repair": """\
-make a damaged log usable again, where no node runs
+make a damaged log usable again, also while its node runs
 
 Keep every event that can be proved, and record the rest as lost: its offsets stay
-empty, and history goes on behind them. Stop the node first, and copy the home. The
+empty, and history goes on behind them. The running node does it, and goes on. The
 damaged database stays beside the new one. Exit code 4 if events were lost.
 
 @place

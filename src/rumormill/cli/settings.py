@@ -19,8 +19,7 @@ from rumormill.cli.numbers import pairs, retention_rules
 from rumormill.core.config import Config, nearest, override
 from rumormill.core.errors import ConfigError, LocalError
 from rumormill.core.patterns import Pattern, check_plain
-from rumormill.daemon.control_messages import DEFAULT_HOME
-from rumormill.daemon.endpoint import flight_endpoint, metrics_endpoint
+from rumormill.daemon.endpoint import DEFAULT_HOME, flight_endpoint, metrics_endpoint
 from rumormill.log.model import Durability, Retention, StoreConfig
 from rumormill.members.config import MembersConfig
 from rumormill.node.config import (
@@ -216,6 +215,7 @@ class Resolved(msgspec.Struct, frozen=True):
         kept = home is not None and self.text("durability") != Durability.MEMORY
         return Node(
             home,
+            control=False,  # a daemon opens it when it is ready, for what it alone can do
             listen=self.texts("listen"),
             announce=self.texts("announce"),
             protocol=self.text("protocol"),

@@ -1,7 +1,6 @@
 """`retention`, `backup`, `restore`, `export`, `import`, `compact` and `repair`: the log as files.
 
 What only reads works beside a running node. What a running node must do itself, it is asked to.
-What needs the files alone says who has them, and changes nothing.
 """
 
 import argparse
@@ -15,6 +14,8 @@ from rumormill.cli.grammar import DATA_LOSS, CommandError
 from rumormill.cli.logs import begin
 from rumormill.cli.session import log_to_change, run_async, running_node
 from rumormill.cli.settings import Resolved
+from rumormill.daemon.control_client import held_without_control
+from rumormill.daemon.control_service import Mending
 from rumormill.log.backup import backup, restore
 from rumormill.log.errors import StoreLockedError
 from rumormill.log.event_log import EventLog
@@ -73,14 +74,35 @@ def run_backup(options: argparse.Namespace) -> int:
 
 
 def run_restore(options: argparse.Namespace) -> int:
-    """Put a backup in the place of a home."""
+    """Put a backup in the place of a home's log."""
     resolved, source = begin(options), _path(options.source)
+    report = run_async(_mended(resolved, "restore", str(source), replace=options.replace))
+    said = [f"{resolved.home} has what {source} has: {_size(report)}, all verified"]
+    empty = [finding.sentence() for finding in report.findings]
+    return _tell(
+        options,
+        {"home": str(resolved.home), "empty": empty},
+        report,
+        "\n".join([*said, *empty]),
+    )
+
+
+async def _mended(
+    resolved: Resolved, how: Mending, path: str = "", *, replace: bool = False
+) -> Report:
+    """What the node of the home does, or this command where none runs."""
+    async with running_node(resolved) as client:
+        if client is not None:
+            return await client.mend(how, path, replace=replace)
     try:
-        report = restore(source, resolved.home, replace=options.replace)
+        if how == "repair":
+            return repair(resolved.home, resolved.store_config)
+        if how == "restore":
+            return restore(path, resolved.home, replace=replace)
+        with EventLog(resolved.home, resolved.store_config) as log:
+            return Report((), import_parquet(log, path, fault_of()), 0)
     except StoreLockedError as error:
-        raise CommandError(f"{error.held}: stop it first, then restore") from None
-    said = f"{resolved.home} has what {source} has: {_size(report)}, all verified"
-    return _tell(options, {"home": str(resolved.home)}, report, said)
+        raise CommandError(held_without_control(resolved.home) or str(error)) from None
 
 
 def run_export(options: argparse.Namespace) -> int:
@@ -107,11 +129,7 @@ def run_export(options: argparse.Namespace) -> int:
 def run_import(options: argparse.Namespace) -> int:
     """Take in what was exported, if it proves itself."""
     resolved, path = begin(options), _path(options.file)
-    try:
-        with EventLog(resolved.home, resolved.store_config) as log:
-            events = import_parquet(log, path, fault_of())
-    except StoreLockedError as error:
-        raise CommandError(f"{error.held}: stop it first, then import") from None
+    events = run_async(_mended(resolved, "import", str(path))).events
     told = {"home": str(resolved.home), "events": events}
     print(json.dumps(told) if options.json else f"{resolved.home}: {events} events are new")
     return 0
@@ -136,10 +154,7 @@ async def _compact(resolved: Resolved, *, old: bool) -> int:
 def run_repair(options: argparse.Namespace) -> int:
     """Make a damaged log writable again."""
     resolved = begin(options)
-    try:
-        report = repair(resolved.home, resolved.store_config)
-    except StoreLockedError as error:
-        raise CommandError(f"{error.held}: stop it first, then repair") from None
+    report = run_async(_mended(resolved, "repair"))
     if report.ok:
         print(json.dumps({"findings": []}) if options.json else "nothing is wrong")
         return 0

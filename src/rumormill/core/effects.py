@@ -109,12 +109,16 @@ class Append(Effect, frozen=True, gc=False):
 
     Who has said it already, because others have the event, gives `if_lost` instead: `NotStored`
     brings it back when the event could not be stored and might be another time.
+
+    `seqno` is the number that an event of our own uses up, a date in nanoseconds: when the event is
+    safe, so is the word that `Start.latest` of every later life is behind it.
     """
 
     event: Event
     deliver: bool = False
     barrier: Hashable = None
     if_lost: Hashable = None
+    seqno: int = 0
 
 
 class KeepNote(Effect, frozen=True):

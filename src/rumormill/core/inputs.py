@@ -38,8 +38,8 @@ class Input(msgspec.Struct, frozen=True):
 class Start(Input, frozen=True):
     """The runtime is ready; the first input of every machine.
 
-    `latest` is the latest moment that the log knows of: dates that must grow go on from there, also
-    if the clock was set back meanwhile.
+    `latest` is the latest moment that the log knows of: dates and numbers that must grow go on
+    behind it, whatever became of the clock meanwhile (`effects.Append.seqno`).
     """
 
     latest: float = 0.0

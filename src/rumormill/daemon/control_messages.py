@@ -8,7 +8,6 @@ both sides.
 """
 
 import asyncio
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Literal, Union
@@ -33,14 +32,11 @@ from rumormill.core.errors import LocalError
 from rumormill.core.event import Event, Head
 from rumormill.dashboard.source import Look, Page
 from rumormill.log.keeping import RetentionLine
-from rumormill.log.model import Retention, TopicExtent
+from rumormill.log.model import Report, Retention, TopicExtent
 
 VERSION: Final = 2
 
 SOCKET_NAME: Final = "control.sock"
-
-MAX_SOCKET_PATH: Final = 103
-"""The shortest limit of a Unix socket's path: macOS has 104 bytes with the end mark."""
 
 MAX_FRAME: Final = 8 << 20
 """Twice the largest event that the log takes."""
@@ -50,13 +46,6 @@ BATCH_BYTES: Final = 1 << 20
 
 BATCH_EVENTS: Final = 256
 """Events in one batch: they share one commit of the log, and a client waits for one answer."""
-
-DEFAULT_HOME: Final = "~/.rumormill"
-
-
-def default_home() -> Path:
-    """Where the node of this user runs, unless another home is named."""
-    return Path(os.environ.get("RUMORMILL_HOME") or DEFAULT_HOME)
 
 
 def socket_path(home: Path) -> Path:
@@ -255,6 +244,14 @@ class Compact(Request, tag="compact", frozen=True):
     old: bool = False
 
 
+class Mend(Request, tag="mend", frozen=True):
+    """Repair the log, or have it take a backup or an exported file (`Node.repair` and so on)."""
+
+    how: Literal["repair", "restore", "import"]
+    path: str = ""
+    replace: bool = False
+
+
 class CompareClocks(Request, tag="compare-clocks", frozen=True):
     """Ask connected nodes for the time."""
 
@@ -418,6 +415,12 @@ class Compacted(Answer, tag="compacted", frozen=True):
     """The answer to `Compact`: how many bytes the file system has back."""
 
     freed: int
+
+
+class Mended(Answer, tag="mended", frozen=True):
+    """The answer to `Mend`: what the log has, or has got, and which offsets are empty now."""
+
+    report: Report
 
 
 class Clocks(Answer, tag="clocks", frozen=True):

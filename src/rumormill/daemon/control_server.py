@@ -21,6 +21,7 @@ from rumormill.core.errors import ConfigError, LocalError, OutOfTimeError, Rumor
 from rumormill.daemon import control_messages as messages
 from rumormill.daemon.control_consumers import serve_consumer
 from rumormill.daemon.control_service import Service
+from rumormill.daemon.endpoint import MAX_SOCKET_PATH
 from rumormill.dashboard.http import close_server
 from rumormill.dashboard.source import NotHere
 from rumormill.libp2p.listening import Listening
@@ -83,7 +84,7 @@ class ControlServer:
 
     async def start(self) -> None:
         """Make the socket, private before anybody can connect."""
-        most = messages.MAX_SOCKET_PATH
+        most = MAX_SOCKET_PATH
         if len(os.fsencode(self._path)) > most:
             raise LocalError(
                 f"the path of the control socket {self._path} is longer than {most} bytes;"

@@ -8,7 +8,7 @@ does a command that has no daemon, on a node of its own.
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec.structs import asdict, replace
@@ -41,10 +41,12 @@ from rumormill.dashboard.node_source import NodeSource
 from rumormill.dashboard.source import Look, Page
 from rumormill.log.event_log import EventLog
 from rumormill.log.keeping import behind_loss
-from rumormill.log.model import Retention, TopicExtent
+from rumormill.log.model import Report, Retention, TopicExtent
 from rumormill.wire.keys import PeerId
 
 _AnswerT = TypeVar("_AnswerT")
+
+Mending = Literal["repair", "restore", "import"]
 
 MAX_TOPICS = 10_000
 """Topics in one answer."""
@@ -96,6 +98,11 @@ class Service(ABC):
     async def compact(self, *, old: bool) -> int:
         """Give unused space of the log back; return how many bytes."""
         return expected(await self.answer(messages.Compact(old)), messages.Compacted).freed
+
+    async def mend(self, how: Mending, path: str = "", *, replace: bool = False) -> Report:
+        """Repair the log, or have it take a backup or an exported file, by an absolute path."""
+        request = messages.Mend(how, path, replace)
+        return expected(await self.answer(request), messages.Mended).report
 
     async def reachability(self) -> list[str]:
         """What is known of who reaches the node."""
@@ -223,6 +230,10 @@ class NodeService(Service):
         self._protocol = protocol
         self._reload = reload
 
+    def reload_by(self, reload: upkeep.Reloading | None) -> None:
+        """Have this called for a `Reload`, or have keys and policies read again."""
+        self._reload = reload
+
     async def answer(self, request: messages.Request) -> messages.Answer:
         """Carry out what is no subscription; the messages of a batch share a commit of the log."""
         node = self._node
@@ -235,6 +246,7 @@ class NodeService(Service):
                 messages.Reload()
                 | messages.Retain()
                 | messages.Compact()
+                | messages.Mend()
                 | messages.CompareClocks()
                 | messages.AskReach()
                 | messages.Measure()

@@ -38,6 +38,7 @@ class Doors:
 
     What was not asked for is None. `count` is told which door turned somebody away, and why.
     `siblings` are all doors of the node that are not closed; it closes them when it is closed.
+    `own` is the control socket that a node with a home has by itself, which is not opened twice.
     """
 
     control: Path | None = None
@@ -62,6 +63,7 @@ class Doors:
         pages: Pages,
         count: Callable[[str, str], None],
         siblings: dict["Doors", None],
+        own: "Doors | None" = None,
         *,
         control: bool,
         metrics: bool | str,
@@ -77,7 +79,6 @@ class Doors:
                 "control: the socket lies in a home, and this node has none; give `home` too"
             )
         self._source = NodeSource(node, protocol)
-        self._service = NodeService(node, protocol, on_reload, self._source) if control else None
         self._metrics = metrics_endpoint(metrics)
         self._flight = flight_endpoint(flight)
         self._dashboard = dashboard_endpoint(dashboard)
@@ -92,6 +93,10 @@ class Doors:
         self._stack = contextlib.AsyncExitStack()
         self._opened = False
         self._closed = False
+        shares = control and own is not None and not own._closed and own._home == home
+        self._own, self._reload = own if shares else None, on_reload
+        opens = control and not shares
+        self._service = NodeService(node, protocol, on_reload, self._source) if opens else None
         siblings[self] = None
 
     def __await__(self) -> Generator[Any, None, Self]:
@@ -125,6 +130,8 @@ class Doors:
 
     async def _open(self) -> None:
         self._stack.push_async_callback(self._source.close)
+        if self._own is not None:
+            self._share(self._own)
         if self._service is not None:
             assert self._home is not None
             path = socket_path(self._home)
@@ -147,6 +154,13 @@ class Doors:
             )
             self._stack.push_async_callback(door.close)
             self.dashboard = await door.start(*self._dashboard)
+
+    def _share(self, own: "Doors") -> None:
+        """Have the node's own control socket do what was asked of this one."""
+        self.control = own.control
+        if self._reload is not None and own._service is not None:
+            own._service.reload_by(self._reload)
+            self._stack.callback(own._service.reload_by, None)
 
     async def _open_flight(self, endpoint: Endpoint) -> None:
         node, loop = self._node, asyncio.get_running_loop()

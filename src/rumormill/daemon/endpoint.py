@@ -1,13 +1,26 @@
 """Where the doors of a node are.
 
-A door listens where people say it: HOST:PORT, yes for the usual place, or no.
+A door listens where people say it: HOST:PORT, yes for the usual place, or no. The control socket is
+in the node's home.
 """
 
+import os
 import socket
 from functools import partial
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from rumormill.core.errors import ConfigError
+
+DEFAULT_HOME: Final = "~/.rumormill"
+
+MAX_SOCKET_PATH: Final = 103
+"""The shortest limit of a Unix socket's path: macOS has 104 bytes with the end mark."""
+
+
+def default_home() -> Path:
+    """Where the node of this user runs, unless another home is named."""
+    return Path(os.environ.get("RUMORMILL_HOME") or DEFAULT_HOME)
 
 
 class Endpoint(NamedTuple):

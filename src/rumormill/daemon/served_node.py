@@ -25,7 +25,7 @@ from rumormill.core.ids import PeerId, Topic
 from rumormill.core.machine import View
 from rumormill.log.event_log import EventLog
 from rumormill.log.keeping import RetentionLine
-from rumormill.log.model import Retention
+from rumormill.log.model import Report, Retention
 from rumormill.sync.wishes import SyncReport
 from rumormill.trace.entries import Observer
 
@@ -136,6 +136,15 @@ class ServedNode(Protocol):
 
     async def compact(self, *, old: bool) -> int:
         """Give unused space back; return how many bytes."""
+
+    async def repair(self) -> Report:
+        """Keep what is whole of the log, give up the rest, and go on."""
+
+    async def restore(self, copy: str, *, replace: bool) -> Report:
+        """Have the log take a backup, and go on."""
+
+    async def import_events(self, file: str) -> int:
+        """Have the log take an exported file; return how many events are new."""
 
     async def peer_clocks(self) -> list[PeerClock]:
         """What time connected nodes have."""

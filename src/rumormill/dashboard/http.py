@@ -1,13 +1,13 @@
 """The house's HTTP server: small questions, answers of a known length, and streams.
 
 Nothing is unbounded. The head of a request has at most 8 KiB, a body as much as the owner allows,
-and both have to be there in time; so many clients are answered at a time and the others cut off;
-every answer closes its connection. What a client is slow to read waits in the socket's buffers
-alone: a stream goes on when they have room.
+and both have to be there in time; so many clients are answered at a time, and one too many takes
+the place of the one that has dawdled longest where most come from, so that whoever is silent keeps
+nobody out; every answer closes its connection. What a client is slow to read waits in the socket's
+buffers alone: a stream goes on when they have room.
 """
 
 import asyncio
-import contextlib
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from http import HTTPStatus
@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from urllib.parse import parse_qsl
 
 from rumormill.core.errors import LocalError
+from rumormill.libp2p.admission import Origin, Places, origin_of
 from rumormill.libp2p.listening import PLAIN as PLAIN_LAYER
 from rumormill.libp2p.listening import Listening
 
@@ -86,7 +87,9 @@ class HttpServer:
         """Told the reason of each refusal."""
         self._methods = methods
         self._max_body = max_body
-        self._max_clients = max_clients
+        self._places: Places[asyncio.Task[None]] = Places(max_clients)
+        self._awaited: dict[asyncio.Task[None], None] = {}
+        """Clients that are to send their requests or to read their answers: these make room."""
         self._timeout = timeout
         self._listening = Listening(self._protocol, count)
         self._clients: dict[asyncio.Task[None], None] = {}
@@ -109,14 +112,19 @@ class HttpServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        if len(self._clients) >= self._max_clients:
+        host, *_ = writer.get_extra_info("peername") or ("",)
+        if not self._has_room(origin := origin_of(host)):
             self._count("busy")
             writer.transport.abort()
             return
-        self._clients[task] = None
+        self._clients[task] = self._awaited[task] = None
+        self._places.add(task, origin)
         try:
             async with asyncio.timeout(self._timeout):
-                answer = await self._answered(reader)
+                request = await self._request(reader)
+                del self._awaited[task]
+                answer = await self._answer(request)
+                self._awaited[task] = None
                 if answer.refusal:
                     self._count(answer.refusal)
                 writer.write(self._head(answer) + answer.body)
@@ -128,16 +136,43 @@ class HttpServer:
                     while await reader.read(MAX_HEAD):
                         pass
             if answer.stream is not None:
+                del self._awaited[task]
                 await _send_all(answer.stream, reader, writer)
         except OSError:  # of which a timeout is one
             self._count("cut-off")
+            writer.transport.abort()  # whoever does not read must not be waited for
         except asyncio.CancelledError:
-            pass  # by `close`; asyncio's streams report a cancelled handler as an error
+            # By `close`, or to make room; asyncio's streams report a cancelled handler as an error.
+            writer.transport.abort()
         finally:
+            self._leave(task)
+            await self._closed(writer)
             del self._clients[task]
-            writer.close()
-            with contextlib.suppress(OSError):
+
+    async def _closed(self, writer: asyncio.StreamWriter) -> None:
+        """Close a connection when its client has read the rest, or at the end of its time."""
+        writer.close()
+        try:
+            async with asyncio.timeout(self._timeout):
                 await writer.wait_closed()
+        except OSError:
+            writer.transport.abort()
+
+    def _has_room(self, origin: Origin) -> bool:
+        """Whether there is a place for one more client, if need be that of another."""
+        if not self._places.full:
+            return True
+        for other in self._places.candidates(origin, ties=True):
+            if other in self._awaited:
+                self._count("made-room")
+                self._leave(other)
+                other.cancel()
+                return True
+        return False
+
+    def _leave(self, task: asyncio.Task[None]) -> None:
+        self._places.remove(task)
+        self._awaited.pop(task, None)
 
     def _head(self, answer: Answer) -> bytes:
         lines = [
@@ -151,12 +186,11 @@ class HttpServer:
             lines.append(f"Allow: {', '.join(self._methods)}")
         return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
-    async def _answered(self, reader: asyncio.StreamReader) -> Answer:
+    async def _request(self, reader: asyncio.StreamReader) -> Request | BadRequest:
         try:
-            found: Request | BadRequest = await self._read(reader)
+            return await self._read(reader)
         except BadRequest as error:
-            found = error
-        return await self._answer(found)
+            return error
 
     async def _read(self, reader: asyncio.StreamReader) -> Request:
         try:

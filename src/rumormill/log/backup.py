@@ -3,7 +3,8 @@
 A backup is a home: a database of one epoch, its heads file, and the files that belong to them. The
 copy is made out of one snapshot, so that nobody has to stop, and is read and verified as a whole
 before it gets its name. A restore builds the next epoch beside what is there and makes it the valid
-one in a single step, as a repair does: until then, and after a crash, everything is as it was.
+one in a single step, as a repair does: until then, and after a crash, everything is as it was. A
+log that is open goes over to it by itself.
 """
 
 import contextlib
@@ -16,16 +17,26 @@ from typing import Final
 
 from rumormill.log import files, schema
 from rumormill.log.check import HEADS_NAME, damaged, find_witness
-from rumormill.log.errors import NotAStoreError, StoreError, translated
+from rumormill.log.errors import (
+    Finding,
+    FindingKind,
+    NotAStoreError,
+    StoreError,
+    translated,
+)
 from rumormill.log.event_log import DEFAULT_CONFIG, EventLog
-from rumormill.log.heads import HeadsFile, Witness
+from rumormill.log.heads import HeadsFile, Witness, head_of
 from rumormill.log.model import Report
-from rumormill.log.rows import TopicRow
+from rumormill.log.notes import copy_notes
+from rumormill.log.positions import copy_positions
+from rumormill.log.records import copy_records
+from rumormill.log.rows import UNKNOWN_HASH, TopicRow
 
 KEY_FILE: Final = "identity.key"
 HOME_FILES: Final = (KEY_FILE, "config.toml")
 """What a home has beside its log that is worth keeping, and is a backup's too."""
 _FIRST: Final = 1
+_NOT_THERE: Final = "the backup does not have them; these offsets stay empty"
 
 
 class BackupRefusedError(StoreError):
@@ -56,28 +67,50 @@ def backup(home: Path | str, to: Path | str) -> Report:
     return report
 
 
-def restore(copy: Path | str, home: Path | str, *, replace: bool = False) -> Report:
-    """Make a home have what a backup has; say what that is.
+def restore(copy: Path | str, place: Path | str | EventLog, *, replace: bool = False) -> Report:
+    """Make a home have what a backup has; say what that is, and which offsets stay empty.
 
-    No node may run there. A log that is there is left alone unless `replace` is said, and also then
-    its database stays beside the new one. Identity and configuration come from the backup where
-    the home has none; a home of another identity is refused.
+    The home is one that nobody has open, or that of a log that is open for writing, which goes on
+    with what the backup has (`EventLog.renew`). A log with events is left alone unless `replace` is
+    said, and also then its database stays beside the new one. No offset is used again: what the log
+    had beyond the backup is recorded as lost, and the next event comes behind it. Identity,
+    configuration, notes and named subscriptions come from the backup where the home has none; a
+    home of another identity is refused.
     """
-    copy, home = Path(copy), Path(home)
-    source = _valid_database(copy)
-    report = _verified(copy)
-    schema.make_home(home)
-    with translated(str(home)), schema.store_lock(home):
+    copy = Path(copy)
+    source, report = _valid_database(copy), _verified(copy)
+    home = place.home if isinstance(place, EventLog) else Path(place)
+    if home is not None and home.is_dir() and home.samefile(copy):
+        raise BackupRefusedError(f"{copy} is that home itself: name the directory of a backup")
+    if isinstance(place, EventLog):
+        return place.renew(lambda: _restore(copy, source, _home_of(place), report, replace))
+    schema.make_home(Path(place))
+    with schema.store_lock(Path(place)):
+        return _restore(copy, source, Path(place), report, replace)
+
+
+def _home_of(log: EventLog) -> Path:
+    assert log.home is not None
+    return log.home
+
+
+def _restore(copy: Path, source: Path, home: Path, report: Report, replace: bool) -> Report:
+    """Build the next epoch from the backup; the caller has the right to write."""
+    with translated(str(home)):
         _check_key(copy, home)
-        epoch = schema.latest_epoch(home)
-        if (epoch or (home / HEADS_NAME).exists()) and not replace:
+        witness, complaint = find_witness(home)
+        is_empty = complaint is None and (witness is None or not witness.heads)
+        if not is_empty and not replace:
             raise BackupRefusedError(
                 f"{home} has a log already: restore into another home, or say that it is to be"
                 " replaced (--replace); its database then stays beside the other"
             )
         _copy_files(copy, home)
-        _copy_store(source, home, epoch + 1)
-    return report
+        epoch = schema.latest_epoch(home)
+        if witness is None and epoch:  # what the database says is all that is known
+            witness = Witness(b"", epoch, 0, flushed=False)
+        empty = _copy_store(source, home, epoch + 1, witness)
+    return Report(tuple(empty), report.events, report.size)
 
 
 def _valid_database(home: Path) -> Path:
@@ -92,14 +125,25 @@ def _valid_database(home: Path) -> Path:
     return path
 
 
-def _copy_store(source: Path, home: Path, epoch: int) -> None:
-    """Put a database as it is now into a home, under an epoch; its heads file comes last."""
+def _copy_store(
+    source: Path, home: Path, epoch: int, before: Witness | None = None
+) -> list[Finding]:
+    """Put a database as it is now into a home, under an epoch; its heads file comes last.
+
+    Where the home had a log before, that one's offsets are not used again: say which stay empty.
+    """
     target = schema.database_path(home, epoch)
     for leftover in (target, *(target.with_name(target.name + end) for end in ("-wal", "-shm"))):
         leftover.unlink(missing_ok=True)
     with contextlib.closing(schema.connect_reader(source)) as db:
         db.execute("VACUUM INTO ?", (str(target),))
     files.make_private(target)
+    empty: list[Finding] = []
+    if before is not None:
+        old = schema.database_path(home, before.epoch)
+        with contextlib.closing(schema.connect_writer(target, DEFAULT_CONFIG)) as db:
+            empty = _go_on_behind(db, before, old)
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     descriptor = files.open_own(target)
     try:
         os.fsync(descriptor)
@@ -111,6 +155,44 @@ def _copy_store(source: Path, home: Path, epoch: int) -> None:
     heads = HeadsFile(home / HEADS_NAME, witness, DEFAULT_CONFIG.durability)
     heads.note(witness.generation, rows)
     heads.close()
+    return empty
+
+
+def _go_on_behind(db: sqlite3.Connection, before: Witness, old: Path) -> list[Finding]:
+    """Have a copy go on behind everything that a log had, and keep its notes and positions."""
+    heads = {head.name: head for head in before.heads.values()}
+    dates: dict[str, float] = {}
+    with contextlib.suppress(sqlite3.Error), contextlib.closing(schema.connect_reader(old)) as live:
+        for each in schema.get_topics(live)[0].values():
+            dates[each.name] = each.received_max
+            if each.name not in heads or heads[each.name].next_offset < each.next_offset:
+                heads[each.name] = head_of(each)
+        copy_notes(live, db)
+        copy_positions(live, db)
+        if schema.has_table(live, "records"):
+            db.execute("DROP TABLE IF EXISTS records")
+            copy_records(live, db)
+    empty: list[Finding] = []
+    with schema.transaction(db):
+        rows = {row.name: row for row in schema.get_topics(db)[0].values()}
+        number = max((row.topic_id for row in rows.values()), default=0)
+        for head in heads.values():
+            row = rows.get(head.name)
+            if row is None:
+                number += 1
+                first = head.first_offset
+                row = TopicRow(number, head.name, first, UNKNOWN_HASH, first, head.head_hash)
+            elif head.next_offset <= row.next_offset:
+                continue
+            if row.next_offset < head.next_offset:
+                lost = (row.next_offset, head.next_offset)
+                schema.put_loss(db, row.topic_id, *lost)
+                empty.append(Finding(FindingKind.MISSING, head.name, *lost, _NOT_THERE))
+            row.next_offset, row.head_hash = head.next_offset, head.head_hash
+            # Numbers of our own follow the latest date, also that of what is taken back.
+            row.received_max = max(row.received_max, dates.get(head.name, row.received_max))
+            schema.put_topics(db, [row])
+    return empty
 
 
 def _witness_of(db: sqlite3.Connection, epoch: int) -> tuple[Witness, list[TopicRow]]:

@@ -1,5 +1,6 @@
-"""What goes through the writer's queue, and what the writer has done."""
+"""Where the writer begins, what goes through its queue, and what it has done."""
 
+import sqlite3
 from collections.abc import Callable, Container, Sequence
 from concurrent.futures import Future
 
@@ -7,10 +8,22 @@ import msgspec
 
 from rumormill.core.event import Event, Kept, Position
 from rumormill.core.histogram import Histogram
-from rumormill.log.errors import StoreError
+from rumormill.log.errors import DiskFullError, StoreError
+from rumormill.log.heads import Upkeep
 from rumormill.log.model import Appended, StoreConfig, check_event, check_topic
+from rumormill.log.rows import TopicRow
 
 Ticket = Future[tuple[Appended, ...]]
+
+
+class Standing(msgspec.Struct):
+    """Where a writer begins: a database that was checked, and what is in it."""
+
+    db: sqlite3.Connection
+    topics: dict[str, TopicRow]
+    generation: int
+    unwitnessed: int | None
+    upkeep: Upkeep | None
 
 
 class Call(msgspec.Struct):
@@ -39,31 +52,24 @@ def checked_call(
     return Call(events, sizes, sum(sizes), notes), [*new_topics]
 
 
-Tell = Callable[[tuple[Appended, ...] | None, StoreError | None], None]
-"""Is called by the writer's thread, with what became of the events of an append, or with why none
-was stored. It raises nothing."""
+Outcome = tuple[Appended, ...] | StoreError
+"""What became of the events of an append, or why none was stored."""
+Tell = Callable[[Outcome], None]
+"""Is called by the writer's thread, and raises nothing."""
 
 
 class Notice:
     """What stands for a ticket where nobody waits: whoever appended is told. A ticket has a lock
     and a condition, and costs as much as all else that the queue does for an append."""
 
-    __slots__ = ("_tell",)
+    __slots__ = ("set_exception", "set_result")
 
     def __init__(self, tell: Tell) -> None:
-        self._tell = tell
+        self.set_result = self.set_exception = tell
 
     def set_running_or_notify_cancel(self) -> bool:
         """Nobody can have given it up."""
         return True
-
-    def set_result(self, places: tuple[Appended, ...]) -> None:
-        """The append is safe."""
-        self._tell(places, None)
-
-    def set_exception(self, error: StoreError) -> None:
-        """It is not."""
-        self._tell(None, error)
 
 
 Queued = tuple[Call, Ticket | Notice]
@@ -86,3 +92,8 @@ class Counters(msgspec.Struct):
     """Whether the last append found no room."""
     commit_seconds: Histogram = msgspec.field(default_factory=Histogram)
     """How long SQLite took to write and flush each group."""
+
+    def add_failed(self, events: int, error: StoreError) -> None:
+        """So many events were not stored."""
+        self.failed += events
+        self.full |= isinstance(error, DiskFullError)

@@ -20,7 +20,7 @@ import msgspec
 
 from rumormill.log import errors
 from rumormill.log.errors import Finding, FindingKind
-from rumormill.log.heads import Head, HeadsDamagedError, HeadsFile, Witness, read_heads
+from rumormill.log.heads import Head, HeadsDamagedError, HeadsFile, Witness, read_epoch, read_heads
 from rumormill.log.index_check import check_index
 from rumormill.log.model import Report, StoreConfig
 from rumormill.log.reader import hash_at, walk
@@ -62,12 +62,17 @@ def find_witness(home: Path) -> tuple[Witness | None, Finding | None]:
     return witness, None
 
 
+def valid_epoch(home: Path) -> int | None:
+    """The epoch whose database counts; None where the heads file does not tell."""
+    return read_epoch(home / HEADS_NAME)
+
+
 def damaged(home: Path, findings: Sequence[Finding]) -> errors.CorruptLogError:
     """The one sentence about a store that cannot be opened for writing."""
     more = f", and {len(findings) - 1} more" if len(findings) > 1 else ""
     return errors.CorruptLogError(
         f"the store {home} is damaged: {findings[0].sentence()}{more}; "
-        "restore a good copy or repair it",
+        "`rumormill restore` a good copy, or `rumormill repair` it",
         findings,
     )
 

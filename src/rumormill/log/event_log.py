@@ -23,10 +23,10 @@ from typing import Any, Self
 from rumormill.core.errors import ConfigError
 from rumormill.core.event import Event, Kept, Position
 from rumormill.core.history import Key
-from rumormill.log import check, errors, model, reader, schema
-from rumormill.log.calls import Counters, Notice, Tell, Ticket
+from rumormill.log import check, errors, model, opening, reader, schema
+from rumormill.log.calls import Counters, Notice, Standing, Tell, Ticket
 from rumormill.log.check import State
-from rumormill.log.heads import HeadsFile, Upkeep, Witness, head_of
+from rumormill.log.heads import HeadsFile, Upkeep
 from rumormill.log.histories import StoredHistories, Tags
 from rumormill.log.indexer import Indexer
 from rumormill.log.model import StoreConfig, TopicExtent, check_topic
@@ -73,6 +73,7 @@ class EventLog:
         self.unwitnessed: int | None = None
         """Since which commit, when this log was opened, the heads file could not be written."""
         self._barred: dict[str, list[errors.Finding]] = {}
+        self._epoch = 0
         self._cleanup = contextlib.ExitStack()
         self._writer: Writer | None = None
         try:
@@ -281,7 +282,6 @@ class EventLog:
 
     def _open_memory(self) -> None:
         db = schema.connect_writer(None, self.config)
-        self._cleanup.callback(db.close)
         schema.create_schema(db, os.urandom(check.STORE_ID_BYTES))
         self.findings: tuple[errors.Finding, ...] = ()
         self._readers = reader.Readers(None, self.config.readers, shared=db)
@@ -290,136 +290,97 @@ class EventLog:
     def _open_writing(self, home: Path) -> None:
         schema.make_home(home)
         self._cleanup.enter_context(schema.store_lock(home))
-        with errors.translated(self._where):
-            witness, complaint = check.find_witness(home)
-            if witness is None and complaint is None and schema.latest_epoch(home) == 0:
-                witness = check.new_witness(home, self.config)
-            path = schema.database_path(
-                home, witness.epoch if witness else schema.latest_epoch(home)
-            )
-            is_new = not path.exists() or path.stat().st_size == 0
-            if is_new and witness is not None and witness.generation > 0:
-                detail = f"{path.name} is missing or empty"
-                raise check.damaged(home, check.all_lost(witness, detail).findings)
-            if is_new:
-                # Leftovers of a database that is gone must not be played into the new one.
-                for suffix in ("-wal", "-shm"):
-                    path.with_name(path.name + suffix).unlink(missing_ok=True)
-            if witness is not None or not is_new:
-                half_folded = witness is not None and witness.half_folded
-                schema.secure_database(path, half_folded=half_folded)
-        state = self._open_database(home, path, witness, complaint)
+        opened = opening.open_writing(home, self.config)
         self.findings = ()
-        if witness is None:
-            raise AssertionError("a store without heads has a finding")
-        # What the database has, and has flushed, is what the new heads file begins with. Its lag
-        # after a power cut must not add to that of the next.
-        witness.generation = max(witness.generation, state.generation)
-        witness.half_folded = False
-        witness.heads = {row.topic_id: head_of(row) for row in state.topics.values()}
-        witness.slack = self.config.heads_sync_commits
-        with errors.translated(self._where):
-            heads = HeadsFile(home / check.HEADS_NAME, witness, self.config.durability)
-        self._readers = reader.Readers(path, self.config.readers)
-        self._start(self._db, state, heads)
-
-    def _open_database(
-        self, home: Path, path: Path, witness: Witness | None, complaint: errors.Finding | None
-    ) -> State:
-        """Check, connect, and raise if anything is wrong.
-
-        The check reads only. A writing connection that is closed again would fold the write-ahead
-        log into the database, and with it hide from the next open what this one has found.
-        """
-        state: State | None = None
-        try:
-            if path.exists() and path.stat().st_size > 0:
-                with contextlib.closing(schema.connect_reader(path)) as db:
-                    state = self._examine(db, home, path, witness)
-                if state is not None:
-                    check.refuse_damage(home, complaint, state)
-            self._db = schema.connect_writer(path, self.config)
-            self._cleanup.callback(self._db.close)
-            if witness is not None and not schema.has_schema(self._db):
-                schema.create_schema(self._db, witness.store_id)
-            schema.migrate(self._db, schema.check_version(self._db, str(home)))
-            if state is None:
-                state = check.examine(self._db, path, witness, self.config.open_verify_bytes)
-                check.refuse_damage(home, complaint, state)
-        except (sqlite3.Error, OSError, errors.NotAStoreError) as error:
-            raise check.opening_error(home, witness, error) from error
-        return state
-
-    def _examine(
-        self, db: sqlite3.Connection, home: Path, path: Path, witness: Witness | None
-    ) -> State | None:
-        """What is in a database; None if it must be created."""
-        if not schema.has_schema(db):
-            if witness is None or witness.generation > 0:
-                raise check.damaged(home, check.all_lost(witness, f"{path.name} is empty").findings)
-            return None
-        schema.check_version(db, str(home))
-        db.execute("BEGIN")
-        return check.examine(db, path, witness, self.config.open_verify_bytes)
+        self._epoch = opened.epoch
+        self._readers = reader.Readers(opened.path, self.config.readers)
+        self._start(opened.db, opened.state, opened.heads)
 
     def _open_reading(self, home: Path) -> None:
-        with errors.translated(self._where):
-            # The heads are read first: the database, read later, must not be behind them.
-            witness, complaint = check.find_witness(home)
-            epoch = witness.epoch if witness else schema.latest_epoch(home)
-            path = schema.database_path(home, epoch)
-            if witness is None and complaint is None and epoch == 0:
-                raise errors.NotAStoreError(f"there is no rumormill store in {home}")
-        try:
-            if not path.exists():
-                raise check.damaged(
-                    home, check.all_lost(witness, f"{path.name} is missing").findings
-                )
-            with contextlib.closing(schema.connect_reader(path)) as db:
-                state = self._examine(db, home, path, witness)
-                if state is None or schema.get_store(db)[0] != schema.SCHEMA_VERSION:
-                    raise errors.StoreVersionError(
-                        f"the store {home} has an older version: open it for writing once"
-                    )
-        except (sqlite3.Error, OSError, errors.NotAStoreError) as error:
-            raise check.opening_error(home, witness, error) from error
-        findings = ([] if complaint is None else [complaint]) + state.findings
-        self.findings = tuple(findings)
-        self.unwitnessed = state.unwitnessed
-        self._readers = reader.Readers(path, self.config.readers)
+        opened = opening.open_reading(home, self.config)
+        self.findings = tuple(opened.state.findings)
+        self.unwitnessed = opened.state.unwitnessed
+        self._epoch = opened.epoch
+        self._readers = reader.Readers(opened.path, self.config.readers)
         self._cleanup.callback(self._readers.close)
-        self._bar([*state.losses, *findings])
+        self._bar([*opened.state.losses, *self.findings])
 
     def _start(self, db: sqlite3.Connection, state: State, heads: HeadsFile | None) -> None:
-        self._cleanup.callback(self._close_connections, db)
+        self._cleanup.callback(db.close)
         self._bar(state.losses)
-        topics = {row.name: row for row in state.topics.values()}
-        generation, upkeep = state.generation, None
-        if heads is not None:
-            generation = heads.generation
-            upkeep = Upkeep(heads, self.config.durability, self.config.heads_sync_commits)
         self._writer = Writer(
-            db,
+            self._standing(db, state, heads),
             db_lock=self._readers.lock,
-            upkeep=upkeep,
-            unwitnessed=state.unwitnessed,
-            topics=topics,
-            generation=generation,
             config=self.config,
             where=self._where,
         )
+        self._cleanup.callback(self._close_connections)
         self._cleanup.callback(self._writer.close)
         self._indexer = Indexer(self._writer)
         self._writer.run(self._indexer.load).result()
         self._tags = Tags(self._writer)
 
-    def _close_connections(self, db: sqlite3.Connection) -> None:
+    def _standing(self, db: sqlite3.Connection, state: State, heads: HeadsFile | None) -> Standing:
+        topics = {row.name: row for row in state.topics.values()}
+        if heads is None:
+            return Standing(db, topics, state.generation, state.unwitnessed, None)
+        upkeep = Upkeep(heads, self.config.durability, self.config.heads_sync_commits)
+        return Standing(db, topics, heads.generation, state.unwitnessed, upkeep)
+
+    def _close_connections(self) -> None:
         """Close the connections, the writing one last unless the disk has failed."""
-        path = self._readers.path
-        if path is not None and self._writer is not None and self._writer.failed:
-            schema.close_unfolded(db, path)
+        writer, path = self.writer(), self._readers.path
+        if path is not None and writer.failed:
+            opening.close_unfolded(writer.db, path)
         self._readers.close()
-        db.close()
+        writer.db.close()
+
+    # Going over to another epoch
+
+    def renew(self, build: Callable[[], model.Report]) -> model.Report:
+        """Have `build` make another epoch the valid one, and go over to it: for repair and restore.
+
+        It is done by the writer between two groups: appends wait meanwhile, and reads are those of
+        the old epoch until the new one is open. If `build` raises or changes nothing, nothing has
+        happened. Works also when the disk has failed under the writer.
+        """
+        if self.home is None:
+            raise errors.NotAStoreError("the log is in memory: there are no files to work on")
+        done: Future[model.Report]
+        done = self.writer().run(partial(self._renew, build, self.home), mends=True)
+        return done.result()
+
+    def _renew(self, build: Callable[[], model.Report], home: Path) -> model.Report:
+        writer = self.writer()
+        report = build()
+        if check.valid_epoch(home) == self._epoch:
+            return report
+        writer.let_go()  # the heads file is another's from here on
+        try:
+            opened = opening.open_writing(home, self.config)
+        except errors.StoreError as error:
+            raise writer.stop(error) from error
+        old, left = writer.db, self._readers.path
+        writer.go_on(self._standing(opened.db, opened.state, opened.heads))
+        self._barred = {}
+        self._bar(opened.state.losses)
+        self._readers.go_over(opened.path)
+        self._epoch = opened.epoch
+        self._indexer.begin_anew()
+        assert left is not None
+        opening.close_unfolded(old, left)
+        return report
+
+    def _follow(self, home: Path) -> None:
+        """Who only reads goes over to another epoch when it sees that the writer has."""
+        epoch = check.valid_epoch(home)
+        if epoch in (None, self._epoch):
+            return
+        opened = opening.open_reading(home, self.config)
+        self._barred = {}
+        self._bar([*opened.state.losses, *opened.state.findings])
+        self._readers.go_over(opened.path)
+        self._epoch, self.findings = opened.epoch, tuple(opened.state.findings)
 
     # Inside
 
@@ -483,6 +444,8 @@ class EventLog:
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[sqlite3.Connection]:
         """A read transaction; for the store's own modules."""
+        if self._writer is None and self.home is not None:
+            self._follow(self.home)
         with errors.translated(self._where), self._readers.snapshot() as db:
             yield db
 

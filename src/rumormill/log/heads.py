@@ -111,12 +111,7 @@ def read_heads(path: Path) -> Witness | None:
         if os.fstat(descriptor).st_size > _MAX_FILE_BYTES:
             raise HeadsDamagedError("it is impossibly large")
         content = file.read()
-    fixed, check = content[: _HEADER.size], content[_HEADER.size :][:_CHECK_BYTES]
-    if len(content) < _HEADER_BYTES or _check(fixed, 0, b"") != check:
-        raise HeadsDamagedError("its header is damaged")
-    magic, store_id, epoch, slack, flushed = _HEADER.unpack(fixed)
-    if magic != _MAGIC:
-        raise HeadsDamagedError("it is not a heads file")
+    store_id, epoch, slack, flushed = _read_header(content)
     witness = Witness(store_id, epoch, slack, bool(flushed), heads={})
     decoder = msgspec.msgpack.Decoder(_Record)
     position = _HEADER_BYTES
@@ -139,6 +134,26 @@ def read_heads(path: Path) -> Witness | None:
             witness.heads[head.topic_id] = head
         position = end
     return witness
+
+
+def read_epoch(path: Path) -> int | None:
+    """The epoch that counts, by a heads file's header; None if it cannot be told."""
+    try:
+        with path.open("rb", buffering=0) as file:
+            return _read_header(file.read(_HEADER_BYTES))[1]
+    except (OSError, HeadsDamagedError):
+        return None
+
+
+def _read_header(content: bytes) -> tuple[bytes, int, int, int]:
+    """Store id, epoch, slack, and whether it is flushed."""
+    fixed, check = content[: _HEADER.size], content[_HEADER.size :][:_CHECK_BYTES]
+    if len(content) < _HEADER_BYTES or _check(fixed, 0, b"") != check:
+        raise HeadsDamagedError("its header is damaged")
+    magic, store_id, epoch, slack, flushed = _HEADER.unpack(fixed)
+    if magic != _MAGIC:
+        raise HeadsDamagedError("it is not a heads file")
+    return store_id, epoch, slack, flushed
 
 
 class HeadsFile:
@@ -223,6 +238,12 @@ class HeadsFile:
         finally:
             self._forget_descriptor()
 
+    def let_go(self) -> None:
+        """Let go of the file, which another writes from now on; what is not written stays so."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
     def _frames(self, heads: Sequence[Head], position: int) -> bytes:
         state = self._state
         pieces: list[bytes] = []
@@ -252,8 +273,7 @@ class HeadsFile:
     def _forget_descriptor(self) -> None:
         """Stop using the current file, so that the next write makes a whole new one."""
         if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+            self.let_go()
             self._unwritten = self._unwritten or {}
 
 

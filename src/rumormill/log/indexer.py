@@ -77,7 +77,6 @@ class Indexer:
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
-        self._db = writer.db
         self._is_distrusted = False
         writer.spare_work = self._work_when_idle
 
@@ -106,6 +105,15 @@ class Indexer:
             self._writer.run(partial(self.attempt, partial(self._rebuild, reason))).result()
 
     # Called by the writer's thread only.
+
+    @property
+    def _db(self) -> sqlite3.Connection:
+        return self._writer.db
+
+    def begin_anew(self) -> None:
+        """The writer has gone over to another database."""
+        self._is_distrusted = False
+        self.load()
 
     def attempt(self, job: Callable[[], Result]) -> Result:
         """Do a job; if the index is damaged, make it anew and try once more."""
@@ -184,6 +192,8 @@ class Indexer:
         writer = self._writer
         done: list[str] = []
         left = _PIECE_EVENTS
+        for name in [each for each in ends if each not in writer.topics]:  # a repair gave it up
+            del ends[name]
 
         def body(_: Group) -> None:
             nonlocal left

@@ -15,10 +15,10 @@ import msgspec
 from rumormill.core.errors import ConfigError
 from rumormill.core.ids import Topic
 from rumormill.log import files, reader
+from rumormill.log.check import valid_epoch
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import Retention, TopicExtent
 from rumormill.log.retention import give_back
-from rumormill.log.schema import latest_epoch
 
 ALL_TOPICS: Final = ""
 """Stands for the topics that have no rule of their own."""
@@ -113,9 +113,10 @@ def compact(log: EventLog, *, old: bool = False) -> int:
     Free pages of the database and its write-ahead log go; with `old` also the databases that a
     repair or a restore has put aside. Others read and append meanwhile.
     """
-    if log.home is None:
+    home = log.home
+    if home is None:
         return 0
-    before = _used(log.home)
+    before = _used(home)
     writer = log.writer()
     give_back(writer)
     writer.run(writer.checkpoint).result()
@@ -127,11 +128,14 @@ def compact(log: EventLog, *, old: bool = False) -> int:
         finally:
             writer.db.execute("PRAGMA busy_timeout = 5000")
 
+    def clear() -> None:  # by the writer: no repair is building the next one meanwhile
+        for path in set_aside(home):
+            path.unlink(missing_ok=True)
+
     writer.run(writer.exclusively(cut)).result()
     if old:
-        for path in set_aside(log.home):
-            path.unlink(missing_ok=True)
-    return max(0, before - _used(log.home))
+        writer.run(clear).result()
+    return max(0, before - _used(home))
 
 
 def has_room(log: EventLog) -> bool:
@@ -142,10 +146,10 @@ def has_room(log: EventLog) -> bool:
 
 
 def set_aside(home: Path) -> list[Path]:
-    """The files of databases that do not count any more."""
-    latest = latest_epoch(home)
+    """The files of databases that do not count any more, or that a crash kept from counting."""
+    valid = valid_epoch(home)
     found = [(path.name.partition(".")[0].removeprefix("events-"), path) for path in _files(home)]
-    return [path for epoch, path in found if epoch.isdigit() and int(epoch) < latest]
+    return [path for epoch, path in found if epoch.isdigit() and int(epoch) != valid and valid]
 
 
 def _files(home: Path) -> list[Path]:

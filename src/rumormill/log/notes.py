@@ -25,6 +25,9 @@ MAX_NOTES: Final = 100_000
 
 MAX_KEY_BYTES: Final = 512
 
+LATEST: Final = "moment"
+"""The note of how far a node's numbers have come, which nothing pushes out."""
+
 _CREATE: Final = """CREATE TABLE IF NOT EXISTS notes (
     number INTEGER PRIMARY KEY,
     key TEXT NOT NULL UNIQUE,
@@ -32,7 +35,7 @@ _CREATE: Final = """CREATE TABLE IF NOT EXISTS notes (
     seal BLOB NOT NULL
 )"""
 _KEEP_NEWEST: Final = """DELETE FROM notes WHERE number <=
-    (SELECT number FROM notes ORDER BY number DESC LIMIT 1 OFFSET ?)"""
+    (SELECT number FROM notes ORDER BY number DESC LIMIT 1 OFFSET ?) AND key != ?"""
 """Counts notes, not numbers: one that is written over and over pushes no other out."""
 _PUT: Final = "INSERT OR REPLACE INTO notes (key, value, seal) VALUES (?, ?, ?)"
 
@@ -48,7 +51,7 @@ def put_notes(db: sqlite3.Connection, notes: Sequence[Note]) -> None:
             db.execute(_PUT, (key, value, _seal(key, value)))
         else:
             db.execute("DELETE FROM notes WHERE key = ?", (key,))
-    db.execute(_KEEP_NEWEST, (MAX_NOTES,))
+    db.execute(_KEEP_NEWEST, (MAX_NOTES, LATEST))
 
 
 def read_note(log: Log, key: str) -> bytes | None:

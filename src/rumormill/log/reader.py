@@ -89,13 +89,20 @@ class Readers:
                 yield self._shared
             return
         with self._slots:
-            db = self._take()
+            db, path = self._take()
             try:
                 db.execute("BEGIN")
                 yield db
             finally:
                 rollback(db)
-                self._give_back(db)
+                self._give_back(db, path)
+
+    def go_over(self, path: Path) -> None:
+        """Read from another database from now on; who reads is let finish in the old one."""
+        with self.lock:
+            self.path = path
+            while self._idle:
+                self._idle.pop().close()
 
     def close(self) -> None:
         """Close the idle connections now and the others when they come back."""
@@ -104,17 +111,18 @@ class Readers:
             while self._idle:
                 self._idle.pop().close()
 
-    def _take(self) -> sqlite3.Connection:
+    def _take(self) -> tuple[sqlite3.Connection, Path]:
         with self.lock:
             self._check_open()
+            path = self.path
+            assert path is not None
             if self._idle:
-                return self._idle.pop()
-        assert self.path is not None
-        return connect_reader(self.path)
+                return self._idle.pop(), path
+        return connect_reader(path), path
 
-    def _give_back(self, db: sqlite3.Connection) -> None:
+    def _give_back(self, db: sqlite3.Connection, path: Path) -> None:
         with self.lock:
-            if self._closed:
+            if self._closed or path != self.path:
                 db.close()
             else:
                 self._idle.append(db)

@@ -3,7 +3,8 @@
 A repair never writes to damaged files. It builds the next epoch's database from the rows that still
 verify, records every range that is gone as a loss, and then replaces the heads file, which makes
 the new epoch the valid one in a single step. A crash before that step leaves the store as it was.
-The damaged files stay beside it for whoever wants to look closer.
+The damaged files stay beside it for whoever wants to look closer. A log that is open goes over to
+the new epoch by itself, between two commits.
 
 Lost offsets stay empty for ever: a reader that comes to them is told the range.
 """
@@ -15,8 +16,8 @@ from pathlib import Path
 
 from rumormill.log import schema
 from rumormill.log.check import HEADS_NAME, State, examine, find_witness, losses_of
-from rumormill.log.errors import Finding, FindingKind, NotAStoreError, translated
-from rumormill.log.event_log import DEFAULT_CONFIG
+from rumormill.log.errors import Finding, FindingKind, NotAStoreError, is_damage, translated
+from rumormill.log.event_log import DEFAULT_CONFIG, EventLog
 from rumormill.log.files import sync_directory
 from rumormill.log.heads import Head, HeadsFile, Witness
 from rumormill.log.index_check import check_index
@@ -41,22 +42,40 @@ from rumormill.log.rows import (
 _EVERYTHING = 2**62
 
 
-def repair(home: Path | str, config: StoreConfig = DEFAULT_CONFIG) -> Report:
+def repair(place: Path | str | EventLog, config: StoreConfig = DEFAULT_CONFIG) -> Report:
     """Make a damaged store writable again; the report's findings are what was given up.
 
-    A store in which nothing is wrong is left as it is. The caller decides about the damaged
-    database file, which stays in the directory under its old name.
+    It is a home that nobody has open, or a log that is open for writing, which goes on in the
+    repaired store (`EventLog.renew`). One in which nothing is wrong is left as it is, unless the
+    disk has failed under its writer: then everything is written anew. The caller decides about the
+    damaged database file, which stays in the directory under its old name.
     """
-    home = Path(home)
+    if isinstance(place, EventLog):
+        return place.renew(
+            lambda: _repair(_home_of(place), place.config, anew=place.writer().failed)
+        )
+    home = Path(place)
     if not home.is_dir():
         raise NotAStoreError(f"there is no rumormill store in {home}")
-    with translated(str(home)), schema.store_lock(home), contextlib.ExitStack() as cleanup:
+    with schema.store_lock(home):
+        return _repair(home, config, anew=False)
+
+
+def _home_of(log: EventLog) -> Path:
+    assert log.home is not None
+    return log.home
+
+
+def _repair(home: Path, config: StoreConfig, *, anew: bool) -> Report:
+    """Build the next epoch, if there is a reason to; the caller has the right to write."""
+    # What went wrong is told before anything is closed: without that, descriptors may seem left.
+    with contextlib.ExitStack() as cleanup, translated(str(home)):
         witness, complaint = find_witness(home)
         epoch = witness.epoch if witness else schema.latest_epoch(home)
         if epoch == 0:
             raise NotAStoreError(f"there is no rumormill store in {home}")
         source, state = _open_source(schema.database_path(home, epoch), witness, cleanup)
-        if not state.findings and complaint is None:
+        if not state.findings and complaint is None and not anew:
             return Report((), 0, 0)
         return _rebuild(home, config, source, state, witness)
 
@@ -64,7 +83,11 @@ def repair(home: Path | str, config: StoreConfig = DEFAULT_CONFIG) -> Report:
 def _open_source(
     path: Path, witness: Witness | None, cleanup: contextlib.ExitStack
 ) -> tuple[sqlite3.Connection | None, State]:
-    """The damaged database, if it can be opened at all, and everything that is wrong with it."""
+    """The damaged database, if it can be read at all, and everything that is wrong with it.
+
+    One that cannot be opened just now, for want of a descriptor or because the disk fails, is not
+    damaged for that: nothing is given up, and the error is raised.
+    """
     nothing = State(findings=[Finding(FindingKind.UNREADABLE, detail=f"{path.name} is unusable")])
     if not path.exists() or path.stat().st_size == 0:
         return None, nothing
@@ -72,13 +95,16 @@ def _open_source(
         source = schema.connect_reader(path)
         cleanup.callback(source.close)
         source.execute("BEGIN")
+        schema.has_schema(source)  # which opens all of its files
         state = examine(source, path, witness, _EVERYTHING)
         try:
             if schema.check_version(source, str(path)) == schema.SCHEMA_VERSION:
                 state.findings += check_index(source, state.topics.values())
         except (sqlite3.Error, NotAStoreError) as error:
             state.findings.append(Finding(FindingKind.UNREADABLE, detail=str(error)))
-    except sqlite3.Error:
+    except sqlite3.Error as error:
+        if not is_damage(error):
+            raise
         return None, nothing
     return source, state
 
@@ -96,7 +122,7 @@ def _rebuild(
     fresh = Witness(store_id, epoch, config.heads_sync_commits, True, heads={})
     fresh.generation = 1 + max(state.generation, witness.generation if witness else 0)
     schema.secure_database(path)
-    with contextlib.closing(schema.connect_writer(path, config)) as target:
+    with contextlib.closing(schema.connect_writer(path, config)) as target, translated(str(home)):
         schema.create_schema(target, store_id)
         builder = _Builder(source, target, fresh.generation)
         for row, head in _pairs(state, witness):
@@ -161,6 +187,8 @@ class _Builder:
         for loss in (*losses, *lost):
             if loss.start < loss.end:
                 schema.put_loss(self._target, new.topic_id, loss.start, loss.end)
+        # Numbers of our own follow the latest date, also that of an event that is given up.
+        new.received_max = max(new.received_max, old.received_max)
         schema.put_topics(self._target, [new])
         window, refusals = likely_window(self._target, new), []
         if self._source is not None:

@@ -119,10 +119,12 @@ def give_back(writer: Writer) -> None:
 def _with_spare_room(writer: Writer, job: Callable[[], Result]) -> Callable[[], Result]:
     """A job that makes room, which takes some first: it may go beyond the database's limit."""
     in_memory = writer.config.durability is Durability.MEMORY
-    limit = partial(limit_pages, writer.db, writer.config, in_memory=in_memory)
+
+    def limit(spare: int = 0) -> None:
+        limit_pages(writer.db, writer.config, in_memory=in_memory, spare=spare)
 
     def spared() -> Result:
-        writer.exclusively(partial(limit, spare=_SPARE_BYTES))()
+        writer.exclusively(partial(limit, _SPARE_BYTES))()
         try:
             return job()
         finally:

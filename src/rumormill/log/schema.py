@@ -259,18 +259,6 @@ def connect_reader(path: Path) -> sqlite3.Connection:
     return db
 
 
-def close_unfolded(db: sqlite3.Connection, path: Path) -> None:
-    """Close the connection that writes, and leave its write-ahead log.
-
-    The last connection folds the log into the database and deletes it. After a flush that failed,
-    SQLite cannot know what of the database file is on the disk: the log must stay for the next
-    open. A connection that only reads lets it stay.
-    """
-    with contextlib.suppress(sqlite3.Error), contextlib.closing(connect_reader(path)) as last:
-        has_schema(last)  # from its first read on it counts
-        db.close()
-
-
 def _harden(db: sqlite3.Connection) -> None:
     db.execute("PRAGMA trusted_schema = OFF")
     db.execute("PRAGMA cell_size_check = ON")

@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 from rumormill.core.event import UNASSIGNED, Event, Kept, Position
 from rumormill.core.history import Deleted
 from rumormill.log import errors, files
-from rumormill.log.calls import Call, Counters, Notice, Queued, Ticket, checked_call
+from rumormill.log.calls import Call, Counters, Notice, Queued, Standing, Ticket, checked_call
 from rumormill.log.errors import StoreError
 from rumormill.log.heads import Upkeep
 from rumormill.log.inserts import KnownIdError, Places, Put, insert_each, insert_new
@@ -37,14 +37,13 @@ from rumormill.log.schema import put_stamp, put_topics, put_unwitnessed, rollbac
 
 _log = logging.getLogger("rumormill.log")
 
+_Job = tuple[Callable[[], Any], Future[Any], bool]  # the last: also after a failure
 Result = TypeVar("Result")
 _MAX_JOBS = 64
-_SPARE_EVENTS = 4096
-_SPARE_SECONDS = 0.1
+_SPARE_EVENTS, _SPARE_SECONDS = 4096, 0.1
 """Index by itself from so many events behind, after so long a quiet: our choice. Who asks for
 histories waits for fewer, which is some ten milliseconds, and who appends waits for none."""
-_AT_ONCE_EVENTS = 256
-_AT_ONCE_BYTES = 512 * 1024
+_AT_ONCE_EVENTS, _AT_ONCE_BYTES = 256, 512 * 1024
 """What a caller may commit itself: our choice, some 3 ms. To wake another thread, and to be woken
 by it, takes longer than to commit an event or two."""
 _PUT_MARK = "INSERT OR REPLACE INTO marks VALUES (?, ?, ?)"
@@ -54,20 +53,9 @@ class Writer:
     """Owns the writing connection and the heads file; everything that changes the log runs here."""
 
     def __init__(
-        self,
-        db: sqlite3.Connection,
-        *,
-        db_lock: threading.RLock,
-        upkeep: Upkeep | None,
-        unwitnessed: int | None,
-        topics: dict[str, TopicRow],
-        generation: int,
-        config: StoreConfig,
-        where: str,
+        self, standing: Standing, *, db_lock: threading.RLock, config: StoreConfig, where: str
     ) -> None:
-        self.db = db
-        self.topics = topics
-        self.names: dict[str, None] = dict.fromkeys(topics)
+        self.names: dict[str, None] = {}
         self.config = config
         self.counters = Counters()
         self.unindexed: dict[str, None] = {}
@@ -79,17 +67,11 @@ class Writer:
         self.spare_work: Callable[[], None] | None = None
         """What to do about the backlog when there is nothing else to do."""
         self._db_lock = db_lock
-        self._upkeep = upkeep
-        self._unwitnessed = unwitnessed
         self._where = where
-        self._generation = generation
-        self._next_topic_id = 1 + max((row.topic_id for row in topics.values()), default=0)
         self._calls: deque[Queued] = deque()
-        self._jobs: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
-        self._queued_events = 0
-        self._queued_bytes = 0
-        self._short_of_room = 0
-        """Callers that wait until less is queued."""
+        self._jobs: deque[_Job] = deque()
+        self._queued_events = self._queued_bytes = self._short_of_room = 0
+        """What is queued, and how many callers wait until that is less."""
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
         self._room = threading.Condition(self._lock)
@@ -97,8 +79,7 @@ class Writer:
         self.is_idle = self._is_quiet = self._was_beside = False
         """Whether the thread waits for work, nobody has appended for a while, and callers have
         committed beside it since it began to wait."""
-        self._failure: StoreError | None = None
-        self._pages_since_checkpoint = 0
+        self.go_on(standing)
         self._thread = threading.Thread(target=self._run, name="rumormill-store", daemon=True)
         self._thread.start()
 
@@ -164,7 +145,7 @@ class Writer:
                 backlog = self.backlog
                 (places,) = self._store([call])
             except StoreError as error:
-                self._count_failed(call, error)
+                self.counters.add_failed(len(events), error)
                 raise
             finally:
                 self._db_lock.release()
@@ -179,20 +160,20 @@ class Writer:
             self._admit_topics([name for name in names if name not in self.names])
 
     def names_from(self, start: int) -> list[str]:
-        """All names of topics but the first so many."""
+        """All names but the first so many."""
         with self._lock:
             return list(islice(self.names, start, None))
 
-    def run(self, job: Callable[[], Any]) -> Future[Any]:
-        """Have `job` run by the writer between two groups."""
+    def run(self, job: Callable[[], Any], *, mends: bool = False) -> Future[Any]:
+        """Have a job run between two groups; one that `mends`, after a failure too."""
         future: Future[Any] = Future()
         with self._lock:
-            self._check_open()
+            self._check_open(mends=mends)
             if len(self._jobs) >= _MAX_JOBS:
                 raise errors.QueueFullError(
                     "too many maintenance jobs are waiting for the log's writer"
                 )
-            self._jobs.append((job, future))
+            self._jobs.append((job, future, mends))
             self._work.notify()
         return future
 
@@ -207,6 +188,31 @@ class Writer:
 
     # Called by the writer's thread only.
 
+    def go_on(self, standing: Standing) -> None:
+        """Write to this database from now on."""
+        self.db, self.topics, self._upkeep = standing.db, standing.topics, standing.upkeep
+        self._generation, self._unwitnessed = standing.generation, standing.unwitnessed
+        self._next_topic_id = 1 + max((row.topic_id for row in self.topics.values()), default=0)
+        self._failure: StoreError | None = None
+        self._pages_since_checkpoint = self.backlog = 0
+        self.unindexed.clear()
+        self.deleted.clear()
+        with self._lock:
+            self.names.update(dict.fromkeys(self.topics))
+
+    def let_go(self) -> None:
+        """Touch the heads file no more."""
+        if (upkeep := self._upkeep) is not None:
+            upkeep.heads.let_go()
+            self._upkeep = None
+
+    def stop(self, error: StoreError) -> StoreError:
+        """Store nothing more, for this reason, which is returned."""
+        if self._failure is None:
+            _log.error("nothing more is stored: %s", error)
+        self._failure = error
+        return error
+
     def commit(self, changed: Iterable[TopicRow]) -> None:
         """End the open transaction: write the topics' records, commit, note the heads, publish."""
         rows = list(changed)
@@ -220,8 +226,8 @@ class Writer:
         begun = time.perf_counter()
         self.db.execute("COMMIT")
         self.counters.commit_seconds.add(time.perf_counter() - begun)
-        self._generation, self._unwitnessed = generation, behind
         self.counters.commits += 1
+        self._generation, self._unwitnessed = generation, behind
         for row in rows:
             name, known = row.name, self.topics.get(row.name)
             end = row.first_offset if known is None else known.next_offset
@@ -305,7 +311,7 @@ class Writer:
             self._quietly(self._upkeep.heads.close)
         self._fail_leftovers()
 
-    def _next(self) -> tuple[list[Queued], tuple[Callable[[], Any], Future[Any]] | None, bool]:
+    def _next(self) -> tuple[list[Queued], _Job | None, bool]:
         """Wait for work; return a group of appends, a job, or that all is done."""
         with self._lock:
             while not self._calls and not self._jobs:
@@ -314,7 +320,7 @@ class Writer:
                 pause = None if self._upkeep is None else self._upkeep.wait(time.monotonic())
                 spare = None
                 if self.spare_work is not None and self.backlog >= _SPARE_EVENTS:
-                    spare = (self.spare_work, Future[Any]())
+                    spare = (self.spare_work, Future[Any](), False)
                     pause = 0 if self._is_quiet else _SPARE_SECONDS
                 self.is_idle = True
                 called = self._work.wait(pause)
@@ -423,11 +429,11 @@ class Writer:
                 " (store.reserve_bytes): free some space and try again"
             )
 
-    def _run_job(self, job: Callable[[], Any], future: Future[Any]) -> None:
+    def _run_job(self, job: Callable[[], Any], future: Future[Any], mends: bool) -> None:
         if not future.set_running_or_notify_cancel():
             return
         try:
-            if self._failure is not None:
+            if self._failure is not None and not mends:
                 raise self._failure
             result = job()
         except BaseException as error:  # noqa: BLE001 - whoever asked for the job gets its error
@@ -448,11 +454,8 @@ class Writer:
             error = errors.from_sqlite(raised, self._where)
         else:
             error = errors.from_os(raised, self._where)
-        if not isinstance(error, (errors.DiskFullError, errors.StoreLockedError)):
-            if self._failure is None:
-                _log.error("nothing more is stored: %s", error)
-            self._failure = error
-        return error
+        passes = isinstance(error, (errors.DiskFullError, errors.StoreLockedError))
+        return error if passes else self.stop(error)
 
     def _quietly(self, action: Callable[[], None]) -> None:
         """Upkeep whose failure loses nothing: it is tried again later, or on the next open."""
@@ -465,12 +468,8 @@ class Writer:
 
     def _fail(self, queued: list[Queued], error: StoreError) -> None:
         for call, ticket in queued:
-            self._count_failed(call, error)
+            self.counters.add_failed(len(call.events), error)
             ticket.set_exception(error)
-
-    def _count_failed(self, call: Call, error: StoreError) -> None:
-        self.counters.failed += len(call.events)
-        self.counters.full |= isinstance(error, errors.DiskFullError)
 
     def _fail_leftovers(self) -> None:
         """After the end nothing may wait for ever."""
@@ -482,7 +481,7 @@ class Writer:
             self._room.notify_all()
         error = errors.StoreClosedError("the log was closed")
         self._fail([each for each in calls if each[1].set_running_or_notify_cancel()], error)
-        for _, future in jobs:
+        for _, future, _ in jobs:
             if future.set_running_or_notify_cancel():
                 future.set_exception(error)
 
@@ -493,8 +492,8 @@ class Writer:
             )
         self.names.update(dict.fromkeys(names))
 
-    def _check_open(self) -> None:
-        if self._failure is not None:
+    def _check_open(self, *, mends: bool = False) -> None:
+        if self._failure and not mends:
             raise self._failure
         if self._closing:
             raise errors.StoreClosedError("the log is closed")

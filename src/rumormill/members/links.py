@@ -9,6 +9,7 @@ while, and no more: who comes then is turned away, having been told of others.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -25,7 +26,7 @@ _CROWD: Final = 2
 is come to by all who start, and is rid of most of them when they know others."""
 
 
-class Link(msgspec.Struct):
+class Link(msgspec.Struct, gc=False):
     """A connected peer."""
 
     outbound: bool
@@ -54,13 +55,21 @@ class Links:
 
     def has_room(self, group: str) -> bool:
         """Whether a group of addresses may have one more link."""
+        if not group:
+            return True
         held = [link for link in self.all.values() if link.member and link.group == group]
-        return not group or len(held) < self._config.per_group
+        return len(held) < self._config.per_group
 
     @property
     def full(self) -> bool:
-        """Whether there are so many links that nobody is taken in or sought any more."""
-        return len(self.members()) >= _CROWD * self._config.most
+        """Whether there are so many links that nobody is taken in or sought any more.
+
+        Counted no further than that: whose ticket everybody has is asked at every arrival, with
+        thousands connected who are about to leave, and those who stay stand before them.
+        """
+        crowd = _CROWD * self._config.most
+        members = (link for link in self.all.values() if link.member)
+        return next(islice(members, crowd - 1, None), None) is not None
 
     def missing(self) -> int:
         """How many links are to be made."""

@@ -45,6 +45,7 @@ from rumormill.daemon.control_client import (
 )
 from rumormill.daemon.control_consumers import Consumer
 from rumormill.daemon.control_messages import TopicLine
+from rumormill.daemon.endpoint import default_home
 from rumormill.log.backup import backup
 from rumormill.log.keeping import RetentionLine, rules_of
 from rumormill.log.model import Report, Retention, StoreConfig, check_topic
@@ -92,7 +93,7 @@ def connect(home: str | Path | None = None) -> Connecting:
     """Use the node that runs in a home: `rumormill node`, or a program whose node serves control
     (`Node.serve`). Without a home, that of the command line: `RUMORMILL_HOME`, or `~/.rumormill`.
     """
-    chosen = messages.default_home() if home is None else Path(home)
+    chosen = default_home() if home is None else Path(home)
     return Connecting(chosen.expanduser())
 
 
@@ -262,6 +263,21 @@ class Client(Requesting):
         """Give space that the log does not use back to the file system (`Node.compact`)."""
         async with self._line() as line:
             return await line.compact(old=old)
+
+    async def repair(self) -> Report:
+        """Have the node repair its log, and go on (`Node.repair`)."""
+        async with self._line() as line:
+            return await line.mend("repair")
+
+    async def restore(self, copy: str | Path, *, replace: bool = False) -> Report:
+        """Have the node's log take a backup, a directory on its machine (`Node.restore`)."""
+        async with self._line() as line:
+            return await line.mend("restore", _absolute(copy), replace=replace)
+
+    async def import_events(self, file: str | Path) -> int:
+        """Have the node's log take an exported file of its machine (`Node.import_events`)."""
+        async with self._line() as line:
+            return (await line.mend("import", _absolute(file))).events
 
     async def backup(self, to: str | Path) -> Report:
         """Copy the node's home, at one moment, to a new directory, verified (`Node.backup`)."""
@@ -474,3 +490,8 @@ def _request(topic: TopicName, options: SubscribeOptions) -> messages.Subscribe:
         options.get("name") or "",
         options.get("ack_within"),
     )
+
+
+def _absolute(path: str | Path) -> str:
+    """A path as a program in another directory has to name it."""
+    return str(Path(path).expanduser().absolute())

@@ -3,7 +3,8 @@
 It is the loop's clock, whose pace nothing changes, and what that is behind the wall clock. Once in
 a while the two are compared. A wall clock that was set forward, or ran on while the machine slept,
 is followed at once. One that was set back is waited for: our time goes at half its pace until the
-other has caught up. So dates and sequence numbers grow all the time, and come right again.
+other has caught up. So dates and sequence numbers grow all the time, and come right again. That
+numbers do over several lives of a node is the log's doing (`node.numbers`).
 
 When an event was received is told by the wall clock as it was at the last comparison, at once and
 in both directions.
@@ -21,11 +22,7 @@ _SLOWEST: Final = 0.5
 _TRIES: Final = 3
 """How often both are read again, when a busy machine has let time pass between the two."""
 _WORTH_TELLING: Final = 1.0
-"""Seconds by which a clock is set before the log says so, and it is written down."""
-_OWN: Final = 1.0
-"""Seconds that a life which begins behind its log has for itself: a nanosecond for each number."""
-_PROMISED: Final = 600.0
-"""Seconds ahead that are written down, so that this is done a few times an hour; our choice."""
+"""Seconds by which a clock is set before the log says so."""
 
 _log = logging.getLogger("rumormill.node")
 
@@ -42,8 +39,6 @@ class Clock:
         """What the wall clock was ahead of the steady one when they were compared last."""
         self.offset = self.wall
         """The machine's time is `at * pace + offset`."""
-        self.promised = 0.0
-        """What a later life of the node will take for the latest moment, at least."""
 
     def now(self) -> float:
         """Seconds since 1970 that never go back."""
@@ -65,20 +60,6 @@ class Clock:
             if self._steady() - at < _CLOSE / 10:
                 return at, wall
         return at, None
-
-    def begin(self, latest: float) -> float | None:
-        """Begin behind the latest moment that the log knows; return what to write down, if that is
-        ahead of us: what we say then is dated behind it, and yet comes before."""
-        return self._promised(latest + _OWN) if latest > self.now() else None
-
-    def promise(self) -> float | None:
-        """What to write down while we are ahead of the clock, if it is time to."""
-        due = self.ahead > _WORTH_TELLING and self.now() + _WORTH_TELLING > self.promised
-        return self._promised(self.now() + _PROMISED) if due else None
-
-    def _promised(self, moment: float) -> float:
-        self.promised = max(moment, self.promised)
-        return self.promised
 
     def follow(self) -> bool:
         """Compare with the wall clock; return whether what is to come comes at another time."""

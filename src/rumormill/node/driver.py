@@ -28,7 +28,6 @@ from rumormill.node.clock import Clock
 from rumormill.node.config import NodeConfig
 from rumormill.node.intake import Intake
 from rumormill.node.journal import CLOSED, Journal
-from rumormill.node.log_reader import latest_moment, moment_note
 from rumormill.node.moving import Moving
 from rumormill.node.pending_sends import Dialler, PendingSends
 from rumormill.node.queries import Queries
@@ -140,9 +139,7 @@ class Driver:
     def start(self) -> None:
         """Start the machine."""
         self._record((self.now(), self.id, trace.NodeUp()))
-        latest = latest_moment(self.journal.log)
-        self._promise(self.clock.begin(latest))
-        self.feed(inputs.Start(latest))
+        self.feed(inputs.Start(self.journal.numbers.latest))
         self._flush_trace()
 
     def stop(self, reason: str) -> None:
@@ -168,14 +165,8 @@ class Driver:
         self._recorder.flush()
         if self.clock.follow():
             self._timers.set_again()
-        self._promise(self.clock.promise())
         self._readers.inspect(self.config.trace_interval)
         self._flush_timer = self._loop.call_later(self.config.trace_interval, self._flush_trace)
-
-    def _promise(self, moment: float | None) -> None:
-        """Have a later life go on behind this moment, if there is one to be kept."""
-        if moment is not None:
-            self.journal.keep_note(effects.KeepNote(moment_note(moment)))
 
     # Inputs.
 
@@ -371,7 +362,6 @@ class Driver:
         cause = self._input
         if type(cause) is Received:
             self.intake.charge(cause.peer, effect.event, self._moment)
-        # Not the moment of the input: what the log has is to be behind the number that it got then.
         self.journal.append(effect, self._loop.time() + self.clock.wall)
 
     def _validate(self, effect: effects.Validate) -> None:

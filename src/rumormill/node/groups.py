@@ -393,6 +393,11 @@ class Groups:
             self._positions[key] = group.position
             group.close()
 
+    def learn(self, positions: Iterable[Position]) -> None:
+        """The log has positions that it did not have; those that are known stay."""
+        for each in positions:
+            self._positions.setdefault((each.topic, each.name), each)
+
     def close(self) -> None:
         """End all of them; what was acknowledged is given to the log."""
         for group in [*self._open.values()]:

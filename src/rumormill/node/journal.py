@@ -28,6 +28,7 @@ from rumormill.core.errors import LocalError, RumormillError
 from rumormill.core.event import UNASSIGNED, Event, Kept, Note, filled
 from rumormill.core.ids import MessageId, Parents, PeerId, Topic
 from rumormill.core.inputs import Input, NotStored, Publish, Stored
+from rumormill.log.calls import Outcome
 from rumormill.log.errors import DiskFullError, EventRefusedError, QueueFullError, StoreError
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import Appended
@@ -35,6 +36,7 @@ from rumormill.node.change import Change
 from rumormill.node.config import NodeConfig
 from rumormill.node.delays import Delays
 from rumormill.node.log_reader import LogReader
+from rumormill.node.numbers import Numbers
 from rumormill.node.publications import Publications
 from rumormill.node.receipts import Receipts
 from rumormill.node.subscription import Subscription
@@ -42,7 +44,6 @@ from rumormill.node.taken import DISK_FULL, LOG_BUSY, Taken, halves, reason_of, 
 from rumormill.node.topic_access import TopicAccess
 from rumormill.node.waiting_notes import WaitingNotes
 
-_Places = Sequence[Appended] | None
 CLOSED: Final = "the node is closed"
 
 _PART_EVENTS: Final = 256
@@ -114,7 +115,8 @@ class Journal:
         self._in_flight = self._waiting_bytes = self._put_off = 0
         self.taken = self._settled = 0
         """How many events and notes were taken, and of how many of them the fate is known."""
-        self.reader, self.receipts = LogReader(log), Receipts()
+        self.reader, self.numbers = LogReader(log), Numbers(log)
+        self.receipts = Receipts()
         self._drained: asyncio.Future[None] | None = None
 
     # Subscribers.
@@ -245,6 +247,7 @@ class Journal:
             if own:
                 self._unsaid_events += 1
                 self._unsaid_bytes += size
+                self.numbers.use(effect.seqno, event, when)
         if len(waiting) >= _MAX_WAITING or self.failure is not None:
             error = self.failure or QueueFullError(LOG_BUSY)
             self._loop.call_soon(self._lose, [Taken(event, effect, own)], error)
@@ -296,9 +299,10 @@ class Journal:
 
     def _store(self, batch: list[Taken], notes: list[Kept]) -> None:
         """Append a batch; what the log has no room for waits, what it refuses is found."""
+        kept = [*notes, *self.numbers.note()]
         tell = partial(self._tell, self._on_done, (batch, notes))
         try:
-            places = self.log.append_soon([each.event for each in batch], notes, tell)
+            places = self.log.append_soon([each.event for each in batch], kept, tell)
         except QueueFullError:
             self._put_back(batch, notes)
             self._schedule(_RETRY)
@@ -318,7 +322,7 @@ class Journal:
         else:
             self._in_flight += 1
             if places is not None:
-                self._on_told(self._on_done, (batch, notes), places, None)
+                self._on_told(self._on_done, (batch, notes), places)
 
     def _put_back(self, batch: list[Taken], notes: list[Kept]) -> None:
         self._waiting[:0] = batch
@@ -326,8 +330,8 @@ class Journal:
         self._waiting_bytes += sum(len(each.event.data) for each in batch)
 
     def _with_followers(self, lost: list[Taken]) -> list[Taken]:
-        """Lost events, and those that wait and are linked to one of them: none is stored whose
-        parent, published here as well, could not be. So one batch at a time is with the log."""
+        """Lost events, and those that wait and are linked to one: no event is stored whose parent,
+        published here as well, could not be. So one batch at a time is with the log."""
         linked = Taken.followers(lost, self._waiting)
         self._waiting = [taken for taken in self._waiting if taken not in linked]
         self._waiting_bytes -= sum(len(each.event.data) for each in linked)
@@ -338,20 +342,19 @@ class Journal:
         with suppress(RuntimeError):  # the loop is closed, and nobody waits any more
             self._loop.call_soon_threadsafe(self._on_told, *told)
 
-    def _on_told(self, then: Callable[..., None], args: tuple[Any, ...], *said: Any) -> None:
+    def _on_told(self, then: Callable[..., None], args: tuple[Any, ...], outcome: Outcome) -> None:
         self._in_flight -= 1
-        then(*args, *said)
+        then(*args, outcome)
         self._note_progress()
 
-    def _on_done(
-        self, batch: list[Taken], notes: list[Kept], places: _Places, error: StoreError | None
-    ) -> None:
-        if error is None:
-            self._settled += len(notes)
-            self._hand_out(batch, places or ())
-        else:
+    def _on_done(self, batch: list[Taken], notes: list[Kept], outcome: Outcome) -> None:
+        if isinstance(outcome, StoreError):
             self._settled += self.notes.lose(notes)
-            self._fail(batch, error)
+            self._fail(batch, outcome)
+        else:
+            self._settled += len(notes)
+            self.numbers.noted()
+            self._hand_out(batch, outcome)
 
     def _hand_out(self, batch: list[Taken], places: Sequence[Appended]) -> None:
         """Give safe events to their subscribers, and the machine word of its barriers."""
@@ -423,8 +426,8 @@ class Journal:
     def _keep_what_fits(self, pieces: list[list[Taken]], too_large: float = math.inf) -> None:
         """Store, one after the other, the pieces of a batch that was too much for the disk.
 
-        One that does not fit is cut in halves. An event that does not fit even alone says that none
-        of its size does: those are given up, so a full disk is asked a few times, not for each.
+        A piece that does not fit is cut in halves. An event that does not fit even alone says that
+        none of its size does: those are given up, so a full disk is asked a few times only.
         """
         piece: list[Taken] = []
         while pieces and not piece:
@@ -443,24 +446,19 @@ class Journal:
             self._in_flight += 1
 
     def _on_piece(
-        self,
-        piece: list[Taken],
-        pieces: list[list[Taken]],
-        too_large: float,
-        places: _Places,
-        error: StoreError | None,
+        self, piece: list[Taken], pieces: list[list[Taken]], too_large: float, outcome: Outcome
     ) -> None:
-        if error is None:
-            self._hand_out(piece, places or ())
-        elif not isinstance(error, DiskFullError):
+        if not isinstance(outcome, StoreError):
+            self._hand_out(piece, outcome)
+        elif not isinstance(outcome, DiskFullError):
             rest = [taken for following in pieces for taken in following]
-            self._fail([*piece, *rest], error)
+            self._fail([*piece, *rest], outcome)
             pieces = []
         elif len(piece) > 1:
             pieces = halves(piece) + pieces
         else:
             too_large = min(too_large, len(piece[0].event.data))
-            self._lose(piece, error)
+            self._lose(piece, outcome)
         self._keep_what_fits(pieces, too_large)
 
     # What the machine reads.

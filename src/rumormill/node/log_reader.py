@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from typing import Final, TypeAlias
 
 from rumormill.core.effects import ById, Computation, Disregard, Load, Notes, Records
-from rumormill.core.event import Event, Note
+from rumormill.core.event import Event
 from rumormill.core.history import HistoryQuery
 from rumormill.core.ids import MessageId, Topic
 from rumormill.core.inputs import Loaded
@@ -21,7 +21,7 @@ from rumormill.core.where import Filter
 from rumormill.log.errors import DamagedRangeError, OffsetGoneError, StoreError
 from rumormill.log.event_log import EventLog
 from rumormill.log.keeping import behind_loss
-from rumormill.log.notes import read_note, read_notes
+from rumormill.log.notes import read_notes
 from rumormill.log.records import read_records
 from rumormill.log.threads import Worker
 
@@ -31,8 +31,6 @@ _PIECE_BYTES: Final = 1 << 20
 
 _MAX_LOADS: Final = 4096
 """Reads that wait; machines bound their own questions far below it."""
-
-_MOMENT_NOTE: Final = "moment"
 
 _CHECKERS: Final = 2
 """Threads for work that needs no log. Our choice: the library that checks signatures lets other
@@ -178,18 +176,6 @@ def _read_ids(log: EventLog, topic: Topic, ids: tuple[MessageId, ...]) -> tuple[
             found.append(event)
         looked_at += 1
     return found, looked_at < len(ids)
-
-
-def latest_moment(log: EventLog) -> float:
-    """The latest moment at which an event came that is in the log, or was, and up to which an
-    earlier life that was ahead of the clock has said its own; 0 if there is none."""
-    promised = float(read_note(log, _MOMENT_NOTE) or 0.0)
-    return max([promised, *(row.received_max for row in log.writer().topics.values())])
-
-
-def moment_note(moment: float) -> Note:
-    """What has a later life take this for the latest moment, at least."""
-    return Note(_MOMENT_NOTE, repr(moment).encode())
 
 
 async def read_history(

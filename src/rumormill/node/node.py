@@ -13,6 +13,7 @@ each time and a log in memory: a choice that says so, not a default.
 
 import asyncio
 import functools
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -47,6 +48,7 @@ from rumormill.node.topics import Who
 from rumormill.node.upkeep import Upkeep
 from rumormill.sync.wishes import SyncReport
 
+_log = logging.getLogger("rumormill.node")
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
@@ -54,6 +56,17 @@ _Result = TypeVar("_Result")
 @check_calls(*CHECKED_BELOW)
 class Node(Presence, NodeSubscriptions, NodeQuestions, Requesting, Upkeep):
     """A peer. Use it as an async context manager, or call `start` and `close`."""
+
+    _own_doors: Doors | None = None
+
+    async def start(self) -> None:
+        """Open identity and log, listen, and take part in the network."""
+        await super().start()
+        if self._control and self._home is not None:
+            try:
+                self._own_doors = await self.serve(control=True)
+            except LocalError as error:  # the path is too long, for one: the node lives without
+                _log.warning("commands cannot use this node: %s", error)
 
     # What is here, and who else may see it.
 
@@ -93,6 +106,9 @@ class Node(Presence, NodeSubscriptions, NodeQuestions, Requesting, Upkeep):
         publish. `tls`, for both, is a certificate and its key, as files in PEM. Socket and token
         are in `home`, the node's own unless given. `on_reload` is what `rumormill reload` calls;
         unless given, keys and policies are read again. Closing the node closes its doors.
+
+        A node with a home has its control socket open already, unless it was made with
+        `control=False`: to ask for it here is to be told where it is, and to set `on_reload`.
         """
         self._check_running()
         return Doors(
@@ -104,6 +120,7 @@ class Node(Presence, NodeSubscriptions, NodeQuestions, Requesting, Upkeep):
             ),
             lambda door, why: self._counts.add("rumormill_doors_refused", f"{door}-{why}"),
             self._doors,
+            self._own_doors,
             control=control,
             metrics=metrics,
             flight=flight,

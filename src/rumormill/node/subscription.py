@@ -204,6 +204,10 @@ class Subscription:
         topic, offset = event.topic, event.offset
         if self._closed or topic in self._behind or offset < self._next[topic]:
             return
+        if offset > self._next[topic] and self.reads_log:  # the log has got more than was told
+            self._behind[topic] = None
+            self._wake()
+            return
         if self._where is not None and not self._where.matches(event):
             self.passed_over += 1
             self._next[topic] = offset + 1
@@ -220,6 +224,12 @@ class Subscription:
         self._buffer.append(event)
         self._next[topic] = offset + 1
         self._wake()
+
+    def look_again(self) -> None:
+        """The log may have events that nobody has offered."""
+        if self.reads_log and not self._closed:
+            self._behind.update(dict.fromkeys(self._next))
+            self._wake()
 
     def tell(self, event: Event) -> None:
         """Take an event of another topic that says something about this one."""

@@ -159,6 +159,9 @@ class SyncNode(InThread):
     set_retention = read_from(Node.set_retention)
     health = read_from(Node.health)
     backup = waited_for(Node.backup)
+    repair = waited_for(Node.repair)
+    restore = waited_for(Node.restore)
+    import_events = waited_for(Node.import_events)
     serve = turned(Node.serve, SyncDoors)
     create_topic = turned(Node.create_topic, lambda _, topic: topic.name)
     """Returns the topic's name on the network."""

@@ -93,6 +93,9 @@ class SyncClient(InThread):
     compact = waited_for(Client.compact)
     peer_clocks = waited_for(Client.peer_clocks)
     backup = waited_for(Client.backup)
+    repair = waited_for(Client.repair)
+    restore = waited_for(Client.restore)
+    import_events = waited_for(Client.import_events)
     version_of = read_from(Client.version_of)
 
     def subscribe(

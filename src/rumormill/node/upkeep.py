@@ -11,10 +11,14 @@ from pathlib import Path
 from rumormill.core.api import Health
 from rumormill.core.errors import LocalError
 from rumormill.core.ids import Topic as TopicName
-from rumormill.log.backup import backup
+from rumormill.log.backup import backup, restore
 from rumormill.log.keeping import RetentionLine, compact, has_room, retention_lines, rules_of
 from rumormill.log.model import Report, Retention
+from rumormill.log.parquet import import_parquet
+from rumormill.log.positions import read_positions
+from rumormill.log.repair import repair
 from rumormill.node.life import NodeLife
+from rumormill.node.verdicts import fault_of
 
 
 class Upkeep(NodeLife):
@@ -62,7 +66,66 @@ class Upkeep(NodeLife):
 
     async def backup(self, to: str | Path) -> Report:
         """Copy this node's home, at one moment, to a new directory, verified; say what is in it."""
+        home = self._check_files("there is nothing to copy")
+        return await asyncio.to_thread(backup, home, to)
+
+    async def repair(self) -> Report:
+        """Keep every event of the log that can be proved, give up the rest, and go on.
+
+        Publications wait meanwhile. What was given up is in the report: its offsets stay empty,
+        history and subscriptions go on behind them, and where peers have the events, sync brings
+        them again, at new offsets. A log whose disk has failed is written anew, and the node takes
+        events again. The damaged database stays in the home until `compact(old=True)`.
+        """
+        self._check_files("there is nothing to repair")
+        report = await asyncio.to_thread(repair, self._log)
+        self._look_again()
+        return report
+
+    async def restore(self, copy: str | Path, *, replace: bool = False) -> Report:
+        """Have this node's log take a backup of its home, and go on; say what that has.
+
+        Publications wait meanwhile. A log with events is replaced only if that is said, and its
+        database stays in the home until `compact(old=True)`. No offset is used again: what the
+        log had beyond the backup is in the report, its offsets stay empty, and sync brings what
+        peers still have of it. Not for protocols that have histories in memory as well (Pulsarcast,
+        the skip ring): close such a node first.
+        """
+        self._check_quiet("restore the backup")
+        report = await asyncio.to_thread(restore, copy, self._log, replace=replace)
+        self._groups.learn(await asyncio.to_thread(read_positions, self._log))
+        self._look_again()
+        return report
+
+    async def import_events(self, file: str | Path) -> int:
+        """Append what an exported Parquet file has and the log lacks, at the same offsets; return
+        how many events that is.
+
+        Every hash, id and signature is checked first: see `rumormill.log.import_parquet`. For the
+        same protocols as `restore`.
+        """
+        self._check_quiet("import the file")
+        imported = await asyncio.to_thread(import_parquet, self._log, file, fault_of())
+        self._look_again()
+        return imported
+
+    def _check_files(self, otherwise: str) -> Path:
         self._check_running()
         if self._log.home is None:
-            raise LocalError("this node keeps nothing on a disk, so there is nothing to copy")
-        return await asyncio.to_thread(backup, self._log.home, to)
+            raise LocalError(f"this node keeps nothing on a disk, so {otherwise}")
+        return self._log.home
+
+    def _check_quiet(self, wish: str) -> None:
+        self._check_files(f"it cannot {wish}")
+        if self._spec.reads_log:
+            raise LocalError(
+                f"a node of {self._spec.name} knows its history beside its log: close it, {wish},"
+                " start it again"
+            )
+
+    def _look_again(self) -> None:
+        """The log is another: take events again, and give subscriptions what it has now."""
+        if not self._log.writer().failed:
+            self._journal.failure = None
+        for subscription in self._journal.all_subscriptions():
+            subscription.look_again()

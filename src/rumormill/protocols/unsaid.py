@@ -35,12 +35,18 @@ class Unsaid(Generic[MessageT]):
         self._last = 0
 
     def append(
-        self, number: int, event: Event, message: MessageT, deliver: bool, effects: Effects
+        self,
+        number: int,
+        event: Event,
+        message: MessageT,
+        deliver: bool,
+        seqno: int,
+        effects: Effects,
     ) -> None:
         """Have an event stored; `stored` gives its message back."""
         self._last += 1
         self._waiting[self._last] = Waiting(number, event, message, deliver)
-        effects.append(Append(event, deliver, self._last))
+        effects.append(Append(event, deliver, self._last, None, seqno))
 
     def stored(self, event: Stored) -> list[Waiting[MessageT]]:
         """What can be said now."""

@@ -6,7 +6,6 @@ wait), slow (reads so many messages per second), and hostile (its machine is an 
 """
 
 import random
-from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
@@ -42,6 +41,36 @@ class _Network(Protocol):
 class Host(Correspondent):
     """One simulated peer."""
 
+    __slots__ = (
+        "_answering",
+        "_answers",
+        "_commands",
+        "_inbox",
+        "_left",
+        "_news_waiting",
+        "_next_order",
+        "_next_read",
+        "_on_timer",
+        "_paused",
+        "_publishing",
+        "_read_interval",
+        "_timers",
+        "_waiting_requests",
+        "_waiting_timers",
+        "_wake_up",
+        "asks_again",
+        "build",
+        "connecting",
+        "disconnects",
+        "journal",
+        "network",
+        "on_event",
+        "protocols",
+        "receipts",
+        "validation_delay",
+        "verdict",
+    )
+
     def __init__(
         self,
         network: _Network,
@@ -61,7 +90,7 @@ class Host(Correspondent):
         self.journal: Journal | None = None
         """Its disk, where the scenario gives it one: without it everything is safe at once, and
         nothing can be read back."""
-        self._answers: deque[Input] = deque()
+        self._answers: list[Input] = []
         """What the journal has to say, when the effects of the present input are carried out."""
         self._answering = False
         self.on_event: Callable[[Event], None] | None = None
@@ -70,11 +99,13 @@ class Host(Correspondent):
         self.verdict: Callable[[Event], inputs.Verdict] | None = None
         self._next_order = self.engine.next_order
         self._timers: dict[Hashable, int] = {}
+        self._on_timer = self._fire
+        """Bound once for all timers."""
         self._paused = False
         self._read_interval = 0.0
         self._next_read = 0.0
         self._wake_up = 0.0
-        self._inbox: deque[tuple[Way | None, Any]] = deque()
+        self._inbox: list[tuple[Way | None, Any]] = []
         self._news_waiting = 0
         self.disconnects: dict[PeerId, int] = {}
         self._waiting_timers: list[Hashable] = []
@@ -116,7 +147,7 @@ class Host(Correspondent):
         self._answering = True
         try:
             while self._answers and not self._paused:
-                self.handle(self._answers.popleft())
+                self.handle(self._answers.pop(0))
         finally:
             self._answering = False
 
@@ -161,7 +192,7 @@ class Host(Correspondent):
 
     def _append(self, effect: effects.Append) -> None:
         journal = self.journal
-        if journal is None:
+        if journal is None or not journal.keeps_events:
             if effect.deliver and self.on_event is not None:
                 self.on_event(effect.event)
             if effect.barrier is not None:
@@ -240,7 +271,7 @@ class Host(Correspondent):
 
     def _set_timer(self, effect: effects.SetTimer) -> None:
         order = self._timers[effect.timer] = self._next_order()
-        self.engine.schedule(effect.at, self._fire, (effect.timer, order))
+        self.engine.schedule(effect.at, self._on_timer, (effect.timer, order))
 
     def _fire(self, armed: tuple[Hashable, int]) -> None:
         timer, order = armed
@@ -322,6 +353,7 @@ class Host(Correspondent):
         self.machine = machine
         self.up = True
         self.session += 1
+        self.up_since = self.engine.now
         self.record((self.engine.now, self.id, trace.NodeUp()))
 
     def stop(self, reason: str) -> None:
@@ -360,7 +392,7 @@ class Host(Correspondent):
             self._settle(appends, reason)
             self._answers.extend(inputs.Loaded(load.number) for load in loads)
             while self._answers:
-                self.machine.handle(self._answers.popleft(), self.engine.now, [])
+                self.machine.handle(self._answers.pop(0), self.engine.now, [])
         commands, self._commands = self._commands, {}
         for number, then in commands.items():
             then(effects.Outcome(number, error=reason))
@@ -406,7 +438,7 @@ class Host(Correspondent):
         now = self.engine.now
         while not self._paused and self._inbox and now >= self._next_read:
             self._next_read = now + self._read_interval
-            way, waiting = self._inbox.popleft()
+            way, waiting = self._inbox.pop(0)
             if way is None:
                 self._next_read = now
                 self._news_waiting -= 1

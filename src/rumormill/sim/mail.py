@@ -3,6 +3,8 @@
 A real node dials the peer, says what it has to say, and closes the connection when it has been
 idle for a while. Here a `Route` stands for such a connection: the first letter waits for a
 handshake, later ones pay the way only, and so does what comes back. Neither machine hears of it.
+A route with nothing under way rests, where that is all to know of it, as the time of its last use:
+a peer has a hundred of those, and should cost little.
 Letters keep their order, and suffer what links suffer: latency, jitter, loss, bandwidth, a
 receiver that does not read. One that cannot arrive comes back after the way there and back.
 
@@ -14,6 +16,7 @@ import functools
 import random
 from abc import abstractmethod
 from itertools import count
+from math import inf
 from typing import Final, Protocol
 
 import msgspec
@@ -55,6 +58,18 @@ UNKNOWN_AFTER: Final = 0.1
 class Correspondent(Endpoint):
     """A peer, as its letters and questions see it."""
 
+    __slots__ = (
+        "address",
+        "asked",
+        "index",
+        "links",
+        "questions",
+        "routes",
+        "session",
+        "up_since",
+        "warm",
+    )
+
     def __init__(
         self, index: int, peer: PeerId, engine: Engine, round_trip: RoundTrip | None
     ) -> None:
@@ -63,9 +78,12 @@ class Correspondent(Endpoint):
         self.address = ""
         self.session = 0
         """How often it came up: what belongs to an earlier time is not told."""
+        self.up_since = 0.0
         self.links: dict[PeerId, Link] = {}
         self.routes: dict[PeerId, Route] = {}
-        """Where letters go without a handshake, the least recently used first."""
+        """The ways of its letters that are under way, and those that are not plain."""
+        self.warm: dict[PeerId, float] = {}
+        """Where letters go without a handshake, and when one last did."""
         self.questions: dict[int, Question] = {}
         """Its own questions that are open, by its machine's number."""
         self.asked: dict[int, Question] = {}
@@ -124,20 +142,19 @@ class QueryParcel(Parcel, frozen=True, gc=False, kw_only=True):
 class Route(Way):
     """The way of letters from one peer to another."""
 
-    __slots__ = ("_post", "last_used", "target_session")
+    __slots__ = ("_post", "last_used")
 
     source: Correspondent
     target: Correspondent
 
     def __init__(
-        self, post: "Post", source: Correspondent, target: Correspondent, now: float
+        self, post: "Post", source: Correspondent, target: Correspondent, last_used: float
     ) -> None:
         network = post.network
         latency = network.latency(source.index, target.index) + network.processing_delay
         super().__init__(source, target, latency, network.faults, network.link_randomness)
         self._post = post
-        self.last_used = now
-        self.target_session = target.session
+        self.last_used = last_used
 
     def lead_through(self, circuit: Circuit | None) -> None:
         """Go over a relay from now on, or directly."""
@@ -153,8 +170,12 @@ class Route(Way):
 
     def alive(self, now: float) -> bool:
         """Whether letters pass without a handshake."""
-        idle = now - self.last_used > IDLE_AFTER
-        return not idle and self.target_session == self.target.session
+        return now - self.last_used <= IDLE_AFTER and self.last_used >= self.target.up_since
+
+    @property
+    def can_rest(self) -> bool:
+        """Whether its last use says everything of it; where relays are, they look at routes."""
+        return self.plain and self._post.network.relays is None
 
     @property
     def way_back(self) -> float:
@@ -170,7 +191,6 @@ class Route(Way):
             self.lead_through(relays.connect(self.source, self.target))
         if self.target.id not in self.source.links:
             self.opens_at = now + self.latency + self.way_back
-        self.target_session = self.target.session
 
     def post(self, parcel: Parcel, now: float) -> None:
         """Send a letter, a question or an answer."""
@@ -204,7 +224,9 @@ class Route(Way):
             target.enqueue(self, parcel)
             return
         if source.up:
-            self._post.open_back(target, source, now, self.circuit)
+            self._post.open_back(self, now)
+            if self.can_rest and self.last_arrival <= now:
+                self._post.put_away(self)
         if isinstance(parcel, QueryParcel) and not _note_arrival(parcel):
             return
         target.record((now, target.id, parcel.traced))
@@ -214,6 +236,7 @@ class Route(Way):
         """Let the sender know, when it can, that a letter did not arrive."""
         source = self.source
         source.routes.pop(self.target.id, None)
+        source.warm.pop(self.target.id, None)
         returned = (parcel, source.session)
         source.engine.schedule(from_time + self.way_back, self._returned, returned)
 
@@ -270,6 +293,17 @@ def fail(question: Question, reason: str) -> None:
     """End a question without an answer, if it is open."""
     if _end(question):
         question.asker.notify(AskFailed(question.ask.peer, question.ask.number, reason))
+
+
+def _keep_warm(host: Correspondent, peer: PeerId, last_used: float) -> None:
+    """Let letters to a peer pass without a handshake, if need be in the place of the longest unused.
+
+    Entries stay where they are: a dict whose entries move takes twice the memory.
+    """
+    warm = host.warm
+    if peer not in warm and len(warm) >= MOST_ROUTES:
+        del warm[min(warm, key=warm.__getitem__)]
+    warm[peer] = last_used
 
 
 _time_out = functools.partial(fail, reason=NO_ANSWER)
@@ -366,36 +400,44 @@ class Post:
         """The way to a peer, with a handshake before it where one is needed."""
         route = host.routes.pop(target.id, None)
         if route is None:
-            route = self._new_route(host, target, now)
-            route.shake_hands(now)
-        elif not route.alive(now):
+            route = self._new_route(host, target, host.warm.get(target.id, -inf))
+        if not route.alive(now):
             route.shake_hands(now)
         route.last_used = now
         host.routes[target.id] = route
         return route
 
-    def open_back(
-        self, host: Correspondent, target: Correspondent, now: float, circuit: Circuit | None
-    ) -> None:
+    def open_back(self, arriving: Route, now: float) -> None:
         """Something came from a peer: what goes back needs no handshake."""
+        host, target, circuit = arriving.target, arriving.source, arriving.circuit
         route = host.routes.get(target.id)
         if route is None:
+            if arriving.can_rest:
+                _keep_warm(host, target.id, now)
+                return
             route = host.routes[target.id] = self._new_route(host, target, now)
         if route.circuit is not circuit:
             route.lead_through(circuit)
         route.last_used = now
-        route.target_session = target.session
         route.opens_at = min(route.opens_at, now)
 
-    def _new_route(self, host: Correspondent, target: Correspondent, now: float) -> Route:
+    def _new_route(self, host: Correspondent, target: Correspondent, last_used: float) -> Route:
         if len(host.routes) >= MOST_ROUTES:
             del host.routes[next(iter(host.routes))]
-        return Route(self, host, target, now)
+        return Route(self, host, target, last_used)
+
+    def put_away(self, route: Route) -> None:
+        """Nothing is under way on a route any more that can rest."""
+        source, target = route.source, route.target
+        if source.routes.get(target.id) is route:
+            del source.routes[target.id]
+            _keep_warm(source, target.id, route.last_used)
 
     def close_routes(self, host: Correspondent, target: Correspondent) -> None:
         """Let two peers' next letters shake hands again."""
-        host.routes.pop(target.id, None)
-        target.routes.pop(host.id, None)
+        for one, other in ((host, target), (target, host)):
+            one.routes.pop(other.id, None)
+            one.warm.pop(other.id, None)
 
     def forget(self, host: Correspondent, reason: str) -> None:
         """A host goes down: questions to it fail when that can be known, its own are over.
@@ -403,6 +445,7 @@ class Post:
         A machine that comes back with its state must not wait for answers that never come.
         """
         host.routes.clear()
+        host.warm.clear()
         for question in list(host.asked.values()):
             latency = self.network.latency(host.index, question.asker.index)
             self._engine.schedule(self._engine.now + latency, _target_down, question)

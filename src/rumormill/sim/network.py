@@ -140,7 +140,7 @@ class Network:
     def separated(self, one: Correspondent, other: Correspondent) -> bool:
         """Whether a partition stands between two hosts."""
         group = self._group_of
-        return group.get(one.index, -1) != group.get(other.index, -1)
+        return bool(group) and group.get(one.index, -1) != group.get(other.index, -1)
 
     def dial(self, dialler: Host, peer: PeerId) -> None:
         """Open a connection; a peer that is unknown or out of reach cannot be dialled."""
@@ -241,7 +241,7 @@ class Network:
 
     def disconnect(self, host: Host, peer: PeerId) -> None:
         """Close a connection at the wish of one side."""
-        if peer in host.routes:
+        if peer in host.routes or peer in host.warm:
             self.post.close_routes(host, self.by_id[peer])
         if peer in host.links:
             self._close(host, self.by_id[peer])

@@ -12,7 +12,7 @@ from rumormill.protocols.gossipsub.config import PRESETS, GossipSubConfig
 from rumormill.protocols.gossipsub.peers import GOSSIPSUB_1_2, GOSSIPSUB_1_3
 from rumormill.protocols.gossipsub.sources import Source
 from rumormill.protocols.pubsub.messages import Control, Message, Rpc, SubOpts
-from rumormill.protocols.pubsub.trunk_part import TrunkPart, mark_of, tag_of
+from rumormill.protocols.pubsub.trunk_part import TrunkPart, key_of, mark_of, tag_of
 
 LATENCY = 0.03
 ROUND_TRIP = 2 * LATENCY
@@ -328,14 +328,14 @@ def test_a_liar_that_announces_and_never_sends_is_shunned_and_charged() -> None:
     for number in range(1, 8):
         said(rig, liar, TrunkPart(have=(name_of(foreign(number)),)), peer)
         rig.run(1)
-    asked = [name for part in parts(rig, liar) for name in part.want]
+    asked = [key for part in parts(rig, liar) for key in part.want]
     assert len(asked) == trunk_missing.UNKEPT
     assert [each.reason for each in rig.trace(Penalise)] == [reasons.EMPTY_ANNOUNCEMENT]
     rig.run(trunk_missing.SHUNNED)
     for number in range(8, 12):
         said(rig, liar, TrunkPart(have=(name_of(foreign(number)),)), peer)
         rig.run(1)
-    asked = [name for part in parts(rig, liar) for name in part.want]
+    asked = [key for part in parts(rig, liar) for key in part.want]
     assert len(asked) == trunk_missing.UNKEPT + 1
     assert len(rig.trace(Penalise)) == 2
 
@@ -352,7 +352,9 @@ def test_who_has_brought_something_is_asked_before_who_has_only_announced() -> N
         said(rig, puppet, TrunkPart(have=(name_of(foreign(2)),)), peer)
         rig.run(0.002)
     rig.run(0.1)
-    assert [part.want for part in parts(rig, honest) if part.want] == [(name_of(foreign(2)),)]
+    assert [part.want for part in parts(rig, honest) if part.want] == [
+        (key_of(name_of(foreign(2))),)
+    ]
     assert not any(part.want for part in parts(rig, liar))
 
 
@@ -376,7 +378,7 @@ def test_a_liar_that_announces_early_and_delivers_late_is_elected_once() -> None
             rig.send(honest, peer, Rpc(publish=(message,)))
         for _ in range(20):
             rig.run(0.02)
-            if any(name in part.want for part in parts(rig, honest)):
+            if any(key_of(name) in part.want for part in parts(rig, honest)):
                 rig.send(honest, peer, Rpc(publish=(message,)))
                 break
         rig.run(0.5)

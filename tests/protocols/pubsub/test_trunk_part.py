@@ -22,6 +22,7 @@ from rumormill.protocols.pubsub.trunk_part import (
     TOPICS_MAX,
     Probe,
     TrunkPart,
+    key_of,
     mark_of,
 )
 from rumormill.wire.protobuf import bytes_field, string_field
@@ -38,12 +39,13 @@ probes = st.builds(
 trunk_parts = st.builds(
     TrunkPart,
     have=names,
-    want=names,
+    want=tags,
     choke=tags,
     unchoke=tags,
     opened=st.lists(topics, max_size=3).map(tuple),
     probes=st.lists(probes, max_size=3).map(tuple),
     echo=st.sampled_from((0, CALL, ANSWER)),
+    gossip=tags,
 )
 extended = st.builds(
     Rpc,
@@ -70,11 +72,14 @@ def test_the_bytes_are_those_of_the_specification(name: str) -> None:
     assert read.control == TRUNK[name].control
 
 
-def test_tags_and_marks_are_those_of_the_specification() -> None:
-    """Four bytes of a hash; the last four bytes of a number, however short it is."""
-    found = re.findall(r"^\| (tag|mark).*? \| `([0-9a-f]+)` \|$", PAGE.read_text(), re.MULTILINE)
+def test_tags_marks_and_keys_are_those_of_the_specification() -> None:
+    """Four bytes of a hash; the last four bytes of a number, however short it is; both in one."""
+    found = re.findall(
+        r"^\| (tag|mark|key).*? \| `([0-9a-f]+)` \|$", PAGE.read_text(), re.MULTILINE
+    )
     written = dict(found)
-    assert written == {"tag": SOURCE_TAG.hex(), "mark": NAME[4:].hex()}
+    key = key_of(NAME)
+    assert written == {"tag": SOURCE_TAG.hex(), "mark": NAME[4:].hex(), "key": key.hex()}
     assert mark_of(b"\1") == b"\0\0\0\1"
 
 
@@ -100,8 +105,8 @@ def test_the_protobuf_library_reads_the_same(rpc: Rpc) -> None:
         for at in range(4, len(group), 4)
     ]
     assert have == list(part.have)
-    for text, items in {"want": part.want, "choke": part.choke, "unchoke": part.unchoke}.items():
-        assert getattr(parsed.trunk, text) == b"".join(items)
+    for text in ("want", "choke", "unchoke", "gossip"):
+        assert getattr(parsed.trunk, text) == b"".join(getattr(part, text))
     assert tuple(parsed.trunk.open) == part.opened
     found = [Probe(each.topic, each.source, each.number) for each in parsed.trunk.probe]
     assert tuple(found) == part.probes
@@ -116,7 +121,9 @@ def test_the_protobuf_library_reads_the_same(rpc: Rpc) -> None:
         (bytes_field(1, b"tag!"), "bad-trunk-list"),
         (bytes_field(1, bytes(4 * (NAMES_MAX + 2))), "bad-trunk-list"),
         (bytes_field(1, bytes(2004 * 4)) * 3, "bad-trunk-list"),
-        (bytes_field(2, bytes(12)), "bad-trunk-list"),
+        (bytes_field(2, bytes(10)), "bad-trunk-list"),
+        (bytes_field(8, bytes(4 * (NAMES_MAX + 1))), "bad-trunk-list"),
+        (bytes_field(8, bytes(4)) * 2, "trunk-repeated"),
         (bytes_field(2, b""), "bad-trunk-list"),
         (bytes_field(3, bytes(4 * (TAGS_MAX + 1))), "bad-trunk-list"),
         (bytes_field(4, bytes(4)) * 2, "trunk-repeated"),

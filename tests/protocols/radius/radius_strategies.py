@@ -50,7 +50,9 @@ memberships = st.builds(
 )
 frames = st.builds(
     Frame,
-    interests=st.lists(st.builds(Spread, interest=interests, hops=uint32), max_size=3).map(tuple),
+    interests=st.lists(
+        st.builds(Spread, interest=interests, hops=uint32, distance=uint32), max_size=3
+    ).map(tuple),
     publications=st.lists(
         st.builds(Relay, publication=publications, hops=uint32, served=short_bytes), max_size=3
     ).map(tuple),
@@ -65,7 +67,7 @@ def to_protobuf(frame: Frame) -> radius_pb2.Frame:
 
     built = radius_pb2.Frame()
     for spread in frame.interests:
-        added = built.interests.add(hops=spread.hops)
+        added = built.interests.add(hops=spread.hops, distance=spread.distance)
         word = spread.interest
         added.interest.SetInParent()
         for name in ("owner", "topic", "sequence", "expires", "withdrawn", "signature", "key"):
@@ -96,7 +98,7 @@ def _fill(built: radius_pb2.Publication, publication: Publication) -> None:
 def without_caches(frame: Frame) -> Frame:
     """A frame equal to another one, whatever was computed from either."""
     return Frame(
-        tuple(Spread(_bare_interest(s.interest), s.hops) for s in frame.interests),
+        tuple(Spread(_bare_interest(s.interest), s.hops, s.distance) for s in frame.interests),
         tuple(
             Relay(_bare_publication(r.publication), r.hops, r.served) for r in frame.publications
         ),

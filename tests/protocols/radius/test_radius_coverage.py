@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from radius_rig import Bag, Edge, diameter, distances, interest_of, peer_id
 
 from rumormill.core.effects import Mail, Published, SendAll
-from rumormill.core.inputs import NotStored, Publish, Received, Stored
+from rumormill.core.inputs import NotStored, Publish, Received, SendDropped, Stored
 from rumormill.core.trace import FailPublish
 from rumormill.protocols.radius.messages import Frame, Spread
 
@@ -191,10 +191,25 @@ class TestHops:
         assert told == [2]
 
     def test_the_default_radius_follows_the_size(self) -> None:
-        """diameter = ln(10·n), subHops = pubHops = ⌈(diameter + 1) / 2⌉."""
-        for peers, hops in ((1, 2), (20, 4), (100, 4), (1000, 6), (5000, 6), (10_000, 7)):
-            machine = Bag(1, [], network_size=peers).machines[0]
-            assert (machine.sub_hops, machine.pub_hops) == (hops, hops)
+        """diameter = ln(10·n), subHops = pubHops = ⌈(diameter + 1) / 2⌉; `few` goes all the way."""
+        sizes = (1, 20, 100, 1000, 5000, 10_000)
+        for serving, radii in (("all", (2, 4, 4, 6, 6, 7)), ("few", (16,) * 6)):
+            for peers, hops in zip(sizes, radii, strict=True):
+                machine = Bag(1, [], network_size=peers, serving=serving).machines[0]
+                assert (machine.sub_hops, machine.pub_hops) == (hops, hops)
+
+    @given(graphs(), st.integers(0, 6), st.integers(0, 2**32))
+    def test_the_distance_of_a_subscriber_is_known(
+        self, graph: tuple[int, list[Edge]], hops: int, seed: int
+    ) -> None:
+        """Whoever knows a subscriber knows how many hops away it is, in any order of arrival."""
+        peers, edges = graph
+        bag = Bag(peers, edges, seed, sub_hops=hops, pub_hops=0)
+        bag.subscribe(0)
+        bag.settle()
+        for index, distance in enumerate(distances(peers, edges, 0)):
+            entry = bag.machines[index].subscriptions.interests.find("t", peer_id(0))
+            assert entry is None or entry.distance == distance
 
 
 class TestFewServers:
@@ -209,6 +224,70 @@ class TestFewServers:
             assert len(bag.events[5]) == 1
             letters[serving] = sum(bool(frame.direct) for _, _, frame in bag.sent)
         assert letters == {"all": 5, "few": 1}
+
+    def test_the_flood_serves_whom_it_reaches(self) -> None:
+        """A subscriber gets a letter only if it is not well within the publication's radius."""
+        line = [(peer, peer + 1) for peer in range(6)]
+        bag = played((7, line), 1, 6, 4, list(range(7)), [0], serving="few")
+        assert all(len(events) == 1 for events in bag.events)
+        assert {target for _, target, frame in bag.sent if frame.direct} == {4, 5, 6}
+
+    def test_who_does_not_say_how_far_it_is_gets_a_letter(self) -> None:
+        """Peers that know no distances pass interests on without them: nothing is relied upon."""
+        bag = Bag(3, [(0, 1), (1, 2)], sub_hops=2, pub_hops=2, serving="few")
+        bag.settle()
+        bag.feed(0, Received(peer_id(1), Frame((Spread(interest_of(2, bag.now), 1),))))
+        bag.settle()
+        bag.now += 10
+        bag.publish(0)
+        assert [target for _, target, frame in bag.sent if frame.direct] == [2]
+
+    def test_letters_where_few_subscribe_and_a_flood_where_many_do(self) -> None:
+        """Unless told otherwise a publisher chooses what costs less, of two ways that cover all."""
+        edges = [(one, other) for one in range(30) for other in (one + 1, one + 7, one + 12)]
+        graph = 30, [(one, other % 30) for one, other in edges]
+        for subscribers, flooded in (([4, 11], False), (list(range(30)), True)):
+            bag = Bag(*graph, network_size=30, serving="few")
+            bag.settle()
+            for index in subscribers:
+                bag.subscribe(index)
+            bag.settle()
+            bag.settle(bag.now + 10)
+            bag.publish(2)
+            bag.settle()
+            copies = sum(len(frame.publications) for _, _, frame in bag.sent)
+            letters = sum(len(frame.direct) for _, _, frame in bag.sent)
+            assert [len(bag.events[index]) for index in subscribers] == [1] * len(subscribers)
+            assert (copies > 30, letters) == ((True, 0) if flooded else (False, 2))
+
+    def test_who_is_out_of_reach_of_letters_is_reached_by_a_flood(self) -> None:
+        """That publication floods after all, and so does the next one of the topic."""
+        edges = [(peer, (peer + step) % 30) for peer in range(30) for step in (1, 7, 12)]
+        bag = Bag(30, edges, network_size=30, serving="few")
+        bag.settle()
+        bag.subscribe(4)
+        bag.settle()
+        bag.settle(bag.now + 10)
+        bag.lost = lambda _source, _target, frame: bool(frame.direct)
+        bag.publish(2)
+        bag.settle()
+        assert not bag.events[4]
+        (letter,) = [frame for _, _, frame in bag.sent if frame.direct]
+        bag.feed(2, SendDropped(peer_id(4), letter, "peer out of reach"))
+        bag.settle()
+        assert len(bag.events[4]) == 1
+        bag.publish(2, data=b"next")
+        bag.settle()
+        assert len(bag.events[4]) == 2
+
+    def test_a_newcomer_floods(self) -> None:
+        """Who has had no neighbour for a while does not know who subscribes."""
+        bag = Bag(9, [], network_size=9, serving="few")
+        for peer in range(8):
+            bag.link(peer, peer + 1)
+            bag.link(peer, (peer + 3) % 8)
+        bag.publish(0)
+        assert bag.sent[-1][2].publications[0].hops == bag.machines[0].pub_hops - 1
 
     def test_marks_never_exceed_their_limit(self) -> None:
         """However many subscribers there are, a copy names at most `max_marks` of them."""

@@ -9,7 +9,6 @@ record again and is no longer among those closest to it has handed it over, and 
 grow old.
 """
 
-from collections import deque
 from typing import Final, Protocol
 
 from rumormill.core import trace
@@ -71,7 +70,7 @@ class Upkeep:
         self._was_small = False
         """Whether the table was small at the last refresh, so that this one is a repetition: which
         nobody needs if the table has grown since."""
-        self._targets: deque[bytes] = deque()
+        self._targets: list[bytes] = []
         self._refreshing = 0
         self._republishing: dict[int, None] = {}
         self._next_expiry = 0.0
@@ -141,7 +140,7 @@ class Upkeep:
         if not self._targets:
             self._refreshing = 0
             return
-        target = self._targets.popleft()
+        target = self._targets.pop(0)
         operation = self._operations.new(LookupKind.FIND_CLOSEST, target, internal=True)
         self._refreshing = operation.number
         self._operations.submit(operation, now, effects)

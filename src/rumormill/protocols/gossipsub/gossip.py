@@ -213,7 +213,7 @@ class Gossip:
             peers = self._next_to_tell(topic, peers, target)
         peers = peers + limited
         if self.trunk is not None:
-            peers = self._tell_by_name(self.trunk, topic, peers)
+            peers = self._tell_by_key(self.trunk, topic, peers)
         limit = self._config.max_ihave_length
         if len(ids) <= limit:
             self._randomness.shuffle(ids)
@@ -226,7 +226,7 @@ class Gossip:
             told = [(peer, self._fitted(peer, ihave)) for peer, ihave in parts]
         return [(peer, ihave) for peer, ihave in told if ihave.message_ids]
 
-    def _tell_by_name(self, trunk: Trunk, topic: Topic, peers: list[PeerId]) -> list[PeerId]:
+    def _tell_by_key(self, trunk: Trunk, topic: Topic, peers: list[PeerId]) -> list[PeerId]:
         """Tell those who speak the extension, each of what it was not told yet; return the rest."""
         rest: list[PeerId] = []
         found: dict[int, list[bytes] | None] = {}
@@ -234,15 +234,15 @@ class Gossip:
             if peer not in trunk.speakers:
                 rest.append(peer)
                 continue
-            windows = min(trunk.windows_untold(peer, topic), self._config.history_gossip)
+            windows = min(trunk.outsiders.windows_untold(peer, topic), self._config.history_gossip)
             if windows not in found:
                 ids = self.cache.gossip_ids(topic, windows)
-                found[windows] = trunk.sources.names_of(self.cache.messages[each] for each in ids)
-            names = found[windows]
-            if names is None:
+                found[windows] = trunk.sources.keys_of(self.cache.messages[each] for each in ids)
+            keys = found[windows]
+            if keys is None:
                 rest.append(peer)
             else:
-                trunk.gossip(peer, names[: self._config.max_ihave_length])
+                trunk.outsiders.tell(peer, keys[: self._config.max_ihave_length])
         return rest
 
     def _fitted(self, peer: PeerId, ihave: IHave) -> IHave:

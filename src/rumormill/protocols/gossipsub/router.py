@@ -444,7 +444,7 @@ class GossipSub(PubSubRouter):
             for peer, ihave in self.gossip.emit(topic, peers, now):
                 outbox.ihave(peer, ihave)
         if self.trunk is not None:
-            self.trunk.send_gossip(effects)
+            self.trunk.outsiders.send(effects)
             for topic in self.trunk.probes.due(self.subscriptions, now):
                 self.trunk.probe(topic, self._recipients(topic, True, now), now, effects)
         self._queue_changes(changes, now)

@@ -6,13 +6,14 @@ source whose tag another source has already.
 """
 
 from collections.abc import Container, Iterable
+from math import inf
 from typing import Final
 
 import msgspec
 
 from rumormill.core.ids import PeerId, Topic
 from rumormill.protocols.pubsub.messages import Message
-from rumormill.protocols.pubsub.trunk_part import mark_of, tag_of
+from rumormill.protocols.pubsub.trunk_part import key_of, mark_of, tag_of
 
 _GAIN: Final = 1 / 8
 _DEVIATION_GAIN: Final = 1 / 4
@@ -30,14 +31,19 @@ _WITNESSES: Final = 32
 """Other sources that are heeded for that, the last heard: our choice."""
 
 
+FRESH: Final = -1.0
+
+
 class Source(msgspec.Struct):
     """One author in one topic, as this peer sees it."""
 
     topic: Topic
     author: PeerId
     tag: bytes
-    eager: dict[PeerId, None]
-    """Whom we send its messages; all other peers that speak the extension are told of them."""
+    eager: dict[PeerId, float]
+    """Whom we send its messages; all other peers that speak the extension are told of them. With
+    each until when it is only told, all the same: whoever has just asked to be sent messages may
+    say otherwise when the first has come. `FRESH` if none has gone yet."""
     born: float
     heard: float
     parent: PeerId = b""
@@ -49,6 +55,12 @@ class Source(msgspec.Struct):
     lag: float = 0.0
     deviation: float = 0.0
     """How long the parent's message comes behind the first announcement of it, or before."""
+    tried: PeerId = b""
+    """Who was asked for a message while there was a parent, and may send the next one."""
+    missed: float = -inf
+    """When a message of it was last asked for."""
+    spare: PeerId = b""
+    """Who sends them besides the parent, if anybody is to."""
     elected: float = 0.0
     """When the parent was made one for its announcements."""
     rival: PeerId = b""
@@ -57,6 +69,10 @@ class Source(msgspec.Struct):
     shunned: dict[PeerId, float] = msgspec.field(default_factory=dict)
     """Who was a parent, and was too late; and until when it is none again."""
     messages: int = 0
+
+    def name_of(self, message: Message) -> bytes:
+        """What one of its messages is called."""
+        return self.tag + mark_of(message.seqno)
 
     def measure(self, lag: float) -> None:
         """Take in how far the parent was behind."""
@@ -87,7 +103,7 @@ class Sources:
         return None if known is None else known.get(author)
 
     def add(
-        self, topic: Topic, author: PeerId, eager: dict[PeerId, None], now: float
+        self, topic: Topic, author: PeerId, eager: dict[PeerId, float], now: float
     ) -> Source | None:
         """Enter a source that is not known; None if its tag is taken."""
         tag = tag_of(topic, author)
@@ -104,7 +120,7 @@ class Sources:
 
     def first_eager(
         self, topic: Topic, links: dict[PeerId, None], sender: PeerId, now: float
-    ) -> dict[PeerId, None]:
+    ) -> dict[PeerId, float]:
         """Whom a new source's messages are sent: those who want most of what others publish.
 
         What comes from the same neighbour as its first message counts four times: it has come the
@@ -113,23 +129,23 @@ class Sources:
         known = list(self.by_topic.get(topic, {}).values())[-_WITNESSES:]
         old = [source for source in known if now - source.born >= YOUNG]
         if not old:
-            return dict(links)
+            return dict.fromkeys(links, 0.0)
         votes = {peer: 0 for peer in links if peer != sender}
         for source in old:
             for peer in source.eager:
                 if peer in votes:
                     votes[peer] += 4 if source.parent == sender else 1
-        return dict.fromkeys(sorted(votes, key=lambda peer: -votes[peer])[:FEW_FIRST])
+        return dict.fromkeys(sorted(votes, key=lambda peer: -votes[peer])[:FEW_FIRST], 0.0)
 
-    def names_of(self, messages: Iterable[Message]) -> list[bytes] | None:
-        """What messages are called, those of a source together; None if one has no name."""
-        names = []
+    def keys_of(self, messages: Iterable[Message]) -> list[bytes] | None:
+        """What messages are called in gossip; None if one has no name."""
+        keys = []
         for message in messages:
             source = self.get(message.topic, message.author)
             if source is None or not message.seqno:
                 return None
-            names.append(source.tag + mark_of(message.seqno))
-        return sorted(names)
+            keys.append(key_of(source.name_of(message)))
+        return keys
 
     def touch(self, source: Source, now: float) -> None:
         """Something of a source was heard."""

@@ -31,37 +31,21 @@ from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.trace import CHOKE_RACE, DuplicateMessage
 from rumormill.protocols.gossipsub import reasons
 from rumormill.protocols.gossipsub.peers import GOSSIPSUB_1_3, PeerTable
-from rumormill.protocols.gossipsub.sources import YOUNG, Source, Sources
-from rumormill.protocols.gossipsub.trunk_missing import (
-    SHUNNED,
-    Letters,
-    Missing,
-    Speaker,
-    Wanting,
-    tell,
-)
+from rumormill.protocols.gossipsub.sources import FRESH, YOUNG, Source, Sources
+from rumormill.protocols.gossipsub.trunk_missing import Letters, Speaker, Wanting, tell
+from rumormill.protocols.gossipsub.trunk_outsiders import Outsiders
+from rumormill.protocols.gossipsub.trunk_parents import Parents
 from rumormill.protocols.gossipsub.trunk_probes import Probes
 from rumormill.protocols.pubsub.messages import Control, Message, Rpc
 from rumormill.protocols.pubsub.trunk_part import (
     ANSWER,
     CALL,
-    NAMES_MAX,
     TAG_BYTES,
     Probe,
     TrunkPart,
-    mark_of,
+    key_of,
 )
 
-RACE: Final = 1.0
-"""Seconds in which copies may still arrive that left before our choke did: our choice, some round
-trips."""
-_CHOKE_AGAIN: Final = 0.4
-"""Seconds after which a choke is repeated to a peer that still sends: our choice, a long round
-trip."""
-MARGIN: Final = 0.01
-"""Seconds that an announcement must be ahead of the parent to count: our choice, some jitter."""
-WINS: Final = 2
-"""Messages in a row that a rival must win to become the parent."""
 OPENED: Final = 2
 """Links that a newcomer to a topic opens for all sources: our choice, one may be a bad one."""
 HAVES_MAX: Final = 5000
@@ -90,14 +74,13 @@ class Trunk:
         self.speakers: dict[PeerId, Speaker] = {}
         self.sources = Sources(table.config.trunk_sources)
         self.wanting = Wanting(self.sources, self.speakers, table.trust, links)
+        self.parents = Parents(table, self.speakers, links)
         self.probes = Probes(table.config.probes, table.randomness)
         self._own, self._table, self._links = own, table, links
         self._recent: dict[bytes, _Arrival] = {}
         self._older: dict[bytes, _Arrival] = {}
         self._opened: dict[Topic, int] = {}
-        self._told: dict[Topic, dict[PeerId, int]] = {}
-        """The heartbeat at which a peer outside the mesh was last told of messages."""
-        self._gossip: dict[PeerId, list[bytes]] = {}
+        self.outsiders = Outsiders()
         self._ticks = 0
 
     # Peers and links.
@@ -140,10 +123,8 @@ class Trunk:
     def gone(self, peer: PeerId, effects: Effects) -> None:
         """A peer is gone."""
         self.speakers.pop(peer, None)
-        self._gossip.pop(peer, None)
+        self.outsiders.forget_peer(peer)
         self.probes.forget_peer(peer)
-        for told in self._told.values():
-            told.pop(peer, None)
         letters = Letters()
         for known in self.sources.by_topic.values():
             for source in known.values():
@@ -155,7 +136,7 @@ class Trunk:
         """We have left a topic."""
         self.sources.leave(topic)
         self._opened.pop(topic, None)
-        self._told.pop(topic, None)
+        self.outsiders.leave(topic)
 
     def _lose(self, source: Source, peer: PeerId, letters: Letters) -> None:
         source.eager.pop(peer, None)
@@ -176,11 +157,13 @@ class Trunk:
         """A peer brought a new message."""
         source = self._source_of(message, peer, now)
         if source is not None:
-            name = source.tag + mark_of(message.seqno)
-            missing = self.wanting.take(peer, name, now)
+            key = key_of(source.name_of(message))
+            missing = self.wanting.take(peer, key, now)
             holders = () if missing is None else tuple(missing.announcers)
-            self._recent[name] = _Arrival(message.id, source, now, holders)
-            self._elect(source, peer, missing, now, effects)
+            self._recent[key] = _Arrival(message.id, source, now, holders)
+            self.parents.elect(source, peer, missing, now, effects)
+            if missing is not None and missing.asked and now - source.born >= YOUNG:
+                source.missed = now
 
     def _source_of(self, message: Message, sender: PeerId, now: float) -> Source | None:
         topic, author = message.topic, message.author
@@ -194,98 +177,34 @@ class Trunk:
         source.messages += 1
         return source
 
-    def _elect(
-        self, source: Source, peer: PeerId, missing: Missing | None, now: float, effects: Effects
-    ) -> None:
-        """Decide who is to send us a source's messages, now that `peer` was the first."""
-        links = self._links.get(source.topic, ())
-        lead = 0.0 if missing is None else now - missing.since
-        if peer != source.parent:
-            if source.parent and now - source.born < YOUNG:
-                return  # the parent may have been among those who were only to announce it
-            trusted = source.parent and source.shunned.get(source.parent, 0.0) <= now
-            if trusted and missing is not None and missing.asked and lead > MARGIN:
-                return  # it was asked for: whose next message comes first is the parent
-            if peer not in links and peer != source.author and peer not in self._table.direct:
-                return  # it was asked for, outside the mesh
-            if source.parent and now - source.choked.get(peer, -RACE) < RACE:
-                return  # it left before our choke came
-            if source.choked.pop(peer, None) is not None:
-                tell(peer, TrunkPart(unchoke=(source.tag,)), effects)
-            if missing is not None and source.parent in missing.announcers:
-                self._distrust(source, now)
-            source.parent = peer
-            source.rival = b""
-            return
-        first = self._first(source, missing, links, now)
-        if missing is not None and (not missing.asked or now < missing.answer):
-            source.measure(lead)
-        if not first or lead <= MARGIN:
-            source.rival = b""
-            return
-        source.wins = source.wins + 1 if source.rival == first else 1
-        source.rival = first
-        if source.wins >= WINS and self._may_try(first, now):
-            # The old parent sends until its next message turns out to come second.
-            source.parent, source.rival, source.elected = first, b"", now
-            source.choked.pop(first, None)
-            tell(first, TrunkPart(unchoke=(source.tag,)), effects)
-
-    def _may_try(self, peer: PeerId, now: float) -> bool:
-        """Whether announcements are enough; of who has brought nothing yet, now and then."""
-        speaker = self.speakers.get(peer)
-        if speaker is None or not (speaker.proven or now - speaker.tried >= SHUNNED):
-            return False
-        speaker.tried = now
-        return True
-
-    def _distrust(self, source: Source, now: float) -> None:
-        """The parent announces, early as ever, what it should send: it may not have it at all."""
-        speaker = self.speakers.get(source.parent)
-        if speaker is not None and now - source.elected > _CHOKE_AGAIN:
-            source.shunned[source.parent] = now + SHUNNED
-            speaker.proven = False
-
-    def _first(
-        self, source: Source, missing: Missing | None, links: Container[PeerId], now: float
-    ) -> PeerId:
-        """Who announced a message first and could be a parent; nobody if that is empty."""
-        if missing is None:
-            return b""
-        first = missing.announcers[0]
-        if first in links and source.shunned.get(first, 0.0) <= now:
-            return first
-        return b""
-
     def duplicate(self, peer: PeerId, message: Message, now: float, effects: Effects) -> None:
         """A peer brought a message again, as the last effect says."""
         source = self.sources.get(message.topic, message.author)
         if source is None or peer not in self.speakers or message.author == self._own:
             return
-        name = source.tag + mark_of(message.seqno)
-        self.wanting.kept(peer, name, now)
+        key = key_of(source.name_of(message))
+        self.wanting.kept(peer, key, now)
         if peer == source.parent:
+            if source.tried and source.tried != peer:  # the parent was late, not gone
+                self.parents.choke(source, source.tried, now, effects)
+            source.tried = b""
             return
         if peer not in self._links.get(message.topic, ()) and peer != message.author:
             return  # it was asked for, outside the mesh
         if not source.parent:
             source.parent = peer
             return
-        self._second(source, name, peer, now)
+        self._second(source, key, peer, now)
+        if self.parents.is_spare(source, peer, now):
+            return
         told = source.choked.get(peer)
         if told is not None:
             effects[-1] = DuplicateMessage(message.id, peer, message.topic, CHOKE_RACE)
-        self._choke(source, peer, now, effects)
+        self.parents.choke(source, peer, now, effects)
 
-    def _choke(self, source: Source, peer: PeerId, now: float, effects: Effects) -> None:
-        """Ask a peer not to send, unless it has hardly heard that we did."""
-        if now - source.choked.get(peer, -_CHOKE_AGAIN) >= _CHOKE_AGAIN:
-            source.choked[peer] = now
-            tell(peer, TrunkPart(choke=(source.tag,)), effects)
-
-    def _second(self, source: Source, name: bytes, peer: PeerId, now: float) -> _Arrival | None:
+    def _second(self, source: Source, key: bytes, peer: PeerId, now: float) -> _Arrival | None:
         """Note who had a message next after the parent."""
-        arrival = self._recent.get(name) or self._older.get(name)
+        arrival = self._find(key)
         if arrival is not None and not arrival.seconded and peer != source.parent:
             arrival.seconded = peer in self._links.get(source.topic, ())
             if arrival.seconded:
@@ -294,27 +213,33 @@ class Trunk:
                     source.measure(arrival.at - now)
         return arrival
 
+    def _find(self, key: bytes) -> _Arrival | None:
+        """A message that we have."""
+        return self._recent.get(key) or self._older.get(key)
+
     def divide(
         self, message: Message, received_from: PeerId, peers: Iterable[PeerId], now: float
     ) -> tuple[Iterable[PeerId], tuple[PeerId, ...], bytes]:
         """Say who is sent a message, who is told of it, and its name; the rest has it already."""
         source = self.sources.get(message.topic, message.author)
         if source is None and message.author == self._own:
-            source = self.sources.add(message.topic, self._own, dict.fromkeys(peers), now)
+            source = self.sources.add(message.topic, self._own, dict.fromkeys(peers, 0.0), now)
         if source is None:
             return peers, (), b""
-        name = source.tag + mark_of(message.seqno)
-        arrival = self._recent.get(name)
+        name = source.name_of(message)
+        key = key_of(name)
+        arrival = self._recent.get(key)
         if arrival is None:  # it is our own
             self.probes.published(message.topic, now)
             self.sources.touch(source, now)
-            arrival = self._recent[name] = _Arrival(message.id, source, now)
+            arrival = self._recent[key] = _Arrival(message.id, source, now)
         holders, speakers = arrival.holders, self.speakers
-        eager: Container[PeerId] = source.eager
         for holder in holders:
             self._credit(holder, arrival, now)
         if source.messages and now - source.born < YOUNG and message.author != self._own:
-            eager = source.some()
+            eager: Container[PeerId] = source.some()
+        else:
+            eager = self._willing(source, peers, now)
         sent = [peer for peer in peers if peer not in speakers or peer in eager]
         told = [peer for peer in peers if peer in speakers and peer not in eager]
         having = (*holders, received_from, message.author)
@@ -322,6 +247,23 @@ class Trunk:
         if holders:
             sent = [peer for peer in sent if peer not in holders]
         return sent, tuple(told), name
+
+    def _willing(self, source: Source, peers: Iterable[PeerId], now: float) -> Container[PeerId]:
+        """Who is sent a message of a source.
+
+        Who has opened the link and had one message over it is only told of what follows within a
+        round trip: of a burst, its choke could not come in time.
+        """
+        eager = source.eager
+        willing: dict[PeerId, None] = {}
+        for peer in peers:
+            until = eager.get(peer)
+            if until is None or until > now:
+                continue
+            willing[peer] = None
+            if until == FRESH:
+                eager[peer] = now + self.speakers[peer].round_trip if peer in self.speakers else 0.0
+        return willing
 
     def announce(self, peers: tuple[PeerId, ...], name: bytes, effects: Effects) -> None:
         """Tell peers of a message."""
@@ -348,19 +290,14 @@ class Trunk:
             effects.append(trace.Refuse(peer, reasons.TRUNK_NOT_OFFERED))
             return ()
         if part.have:
-            self._on_have(peer, speaker, part.have, now, effects)
-        for tag in part.choke:
-            source = self.sources.by_tag.get(tag)
-            if source is not None and peer in source.eager:
-                del source.eager[peer]
-        for tag in part.unchoke:
-            source = self.sources.by_tag.get(tag)
-            if source is not None and peer in self._table.topics.get(source.topic, ()):
-                source.eager[peer] = None
-        for topic in part.opened:
-            if peer in self._table.topics.get(topic, ()):
-                for source in self.sources.by_topic.get(topic, {}).values():
-                    source.eager[peer] = None
+            for name in self._heeded(peer, speaker, part.have, now, effects):
+                self._on_have(peer, speaker, name, now, effects)
+        if part.gossip:
+            for key in self._heeded(peer, speaker, part.gossip, now, effects):
+                if speaker.shunned <= now and self._find(key) is None:
+                    self.wanting.announced(peer, key, b"", now, effects)
+        if part.choke or part.unchoke or part.opened:
+            self._on_wishes(peer, part)
         if part.echo == CALL:
             tell(peer, TrunkPart(echo=ANSWER), effects)
         elif part.echo == ANSWER and speaker.called:
@@ -370,39 +307,59 @@ class Trunk:
             self._on_probes(peer, part.probes, now, effects)
         return tuple(self._wanted(peer, part.want, effects)) if part.want else ()
 
-    def _wanted(self, peer: PeerId, names: tuple[bytes, ...], effects: Effects) -> list[MessageId]:
-        found = [self._recent.get(name) or self._older.get(name) for name in names]
-        known = [arrival.id for arrival in found if arrival is not None]
-        if len(known) < len(names):
-            unknown = len(names) - len(known)
+    def _on_wishes(self, peer: PeerId, part: TrunkPart) -> None:
+        """A peer says of which sources it wants the messages."""
+        for tag in part.choke:
+            source = self.sources.by_tag.get(tag)
+            if source is not None and peer in source.eager:
+                del source.eager[peer]
+        for tag in part.unchoke:
+            source = self.sources.by_tag.get(tag)
+            if source is not None and peer in self._table.topics.get(source.topic, ()):
+                source.eager.setdefault(peer, FRESH)
+        for topic in part.opened:
+            if peer in self._table.topics.get(topic, ()):
+                for source in self.sources.by_topic.get(topic, {}).values():
+                    source.eager.setdefault(peer, FRESH)
+
+    def _wanted(self, peer: PeerId, keys: tuple[bytes, ...], effects: Effects) -> list[MessageId]:
+        known = [arrival.id for arrival in map(self._find, keys) if arrival is not None]
+        if len(known) < len(keys):
+            unknown = len(keys) - len(known)
             effects.append(trace.Refuse(peer, reasons.IWANT_UNKNOWN, count=unknown))
         return known
 
-    def _on_have(
+    def _heeded(
         self,
         peer: PeerId,
         speaker: Speaker,
-        names: tuple[bytes, ...],
+        announced: tuple[bytes, ...],
         now: float,
         effects: Effects,
-    ) -> None:
+    ) -> tuple[bytes, ...]:
+        """As many of a peer's announcements as it may make."""
         if not self._table.trust.gossips(peer, now):
             effects.append(trace.Refuse(peer, reasons.BELOW_GOSSIP_THRESHOLD))
-            return
-        heeded = names[: max(0, HAVES_MAX - speaker.haves)]
-        speaker.haves += len(names)
-        if len(heeded) < len(names):
-            refused = len(names) - len(heeded)
+            return ()
+        heeded = announced[: max(0, HAVES_MAX - speaker.haves)]
+        speaker.haves += len(announced)
+        if len(heeded) < len(announced):
+            refused = len(announced) - len(heeded)
             effects.append(trace.Refuse(peer, reasons.HAVE_TOO_MANY, count=refused))
-        for name in heeded:
-            source = self.sources.by_tag.get(name[:TAG_BYTES])
-            if source is not None:
-                arrival = self._second(source, name, peer, now)
-                if arrival is not None:
-                    self._credit(peer, arrival, now)
-                    continue
-            if speaker.shunned <= now:
-                self.wanting.announced(peer, name, source, now, effects)
+        return heeded
+
+    def _on_have(
+        self, peer: PeerId, speaker: Speaker, name: bytes, now: float, effects: Effects
+    ) -> None:
+        tag, key = name[:TAG_BYTES], key_of(name)
+        source = self.sources.by_tag.get(tag)
+        if source is not None:
+            arrival = self._second(source, key, peer, now)
+            if arrival is not None:
+                self._credit(peer, arrival, now)
+                return
+        if speaker.shunned <= now:
+            self.wanting.announced(peer, key, tag, now, effects)
 
     def _credit(self, peer: PeerId, arrival: _Arrival, now: float) -> None:
         """P3: a neighbour that we keep from sending has a message as early as if it had sent it."""
@@ -416,7 +373,7 @@ class Trunk:
         """Show the way to our own messages: along the tree, or everywhere if there is none."""
         source = self.sources.get(topic, self._own)
         if source is None:
-            source = self.sources.add(topic, self._own, dict.fromkeys(peers), now)
+            source = self.sources.add(topic, self._own, dict.fromkeys(peers, 0.0), now)
         if source is not None:
             probe = Probe(topic, self._own, self.probes.next_number())
             self._pass_on(source, probe, peers, b"", now, effects)
@@ -451,7 +408,7 @@ class Trunk:
                 continue
             source = self.sources.get(topic, author)
             if source is None:
-                source = self.sources.add(topic, author, dict.fromkeys(links), now)
+                source = self.sources.add(topic, author, dict.fromkeys(links, 0.0), now)
             if source is None:
                 continue
             if not source.parent:
@@ -459,34 +416,14 @@ class Trunk:
             if new:
                 self._pass_on(source, probe, links, peer, now, effects)
             if peer != source.parent:
-                self._choke(source, peer, now, effects)
-
-    # Gossip.
-
-    def gossip(self, peer: PeerId, names: list[bytes]) -> None:
-        """Tell a peer outside the mesh of messages, with what else it is told in this heartbeat."""
-        if names:
-            self._gossip.setdefault(peer, []).extend(names)
-
-    def windows_untold(self, peer: PeerId, topic: Topic) -> int:
-        """In how many of the last heartbeats a peer was not told of a topic; now it is."""
-        told = self._told.setdefault(topic, {})
-        last = told.get(peer, 0)
-        told[peer] = self._ticks
-        return self._ticks - last
-
-    def send_gossip(self, effects: Effects) -> None:
-        """Send what there is to tell."""
-        gossip, self._gossip = self._gossip, {}
-        for peer, names in gossip.items():
-            for at in range(0, len(names), NAMES_MAX):
-                tell(peer, TrunkPart(have=tuple(names[at : at + NAMES_MAX])), effects)
+                self.parents.choke(source, peer, now, effects)
 
     # Time passes.
 
     def heartbeat(self, now: float) -> None:
         """Begin new counts, and forget what is old."""
         self._ticks += 1
+        self.outsiders.heartbeat()
         for speaker in self.speakers.values():
             speaker.haves = 0
         if self._ticks % _GENERATION == 0:

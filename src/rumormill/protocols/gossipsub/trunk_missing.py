@@ -21,7 +21,7 @@ from rumormill.protocols.gossipsub import reasons
 from rumormill.protocols.gossipsub.score import Trust
 from rumormill.protocols.gossipsub.sources import YOUNG, Source, Sources
 from rumormill.protocols.pubsub.messages import Control, Rpc
-from rumormill.protocols.pubsub.trunk_part import TAG_BYTES, TrunkPart
+from rumormill.protocols.pubsub.trunk_part import TrunkPart
 
 ALARM: Final = "trunk"
 """The timer of what is announced and does not come."""
@@ -51,7 +51,7 @@ _GIVEN_UP: Final = 3.0
 _NEVER: Final = float("inf")
 
 
-class Speaker(msgspec.Struct):
+class Speaker(msgspec.Struct, gc=False):
     """A peer that speaks the extension."""
 
     haves: int = 0
@@ -84,6 +84,8 @@ class Missing(msgspec.Struct):
     since: float
     due: float
     announcers: list[PeerId]
+    tag: bytes
+    """Its source's; empty as long as it is known by gossip alone, which names no source."""
     answer: float = _NEVER
     """When whoever was asked last should have answered."""
     asked: int = 0
@@ -99,14 +101,14 @@ class Letters:
     """What peers are told in one go: one RPC each."""
 
     def __init__(self) -> None:
-        self.wants: dict[PeerId, list[bytes]] = {}
+        self.wants: dict[PeerId, list[bytes]] = {}  # keys
         self.unchokes: dict[PeerId, list[bytes]] = {}
 
     def send(self, effects: Effects) -> None:
         """Send it."""
         for peer in self.wants | self.unchokes:
-            names, tags = self.wants.get(peer, ()), self.unchokes.get(peer, ())
-            tell(peer, TrunkPart(want=tuple(names), unchoke=tuple(tags)), effects)
+            keys, tags = self.wants.get(peer, ()), self.unchokes.get(peer, ())
+            tell(peer, TrunkPart(want=tuple(keys), unchoke=tuple(tags)), effects)
 
 
 class Wanting:
@@ -123,28 +125,32 @@ class Wanting:
         """Announcements that were not followed because too many others are."""
         self._sources, self._speakers = sources, speakers
         self._trust, self._links = trust, links
-        self._missing: dict[bytes, Missing] = {}
+        self._missing: dict[bytes, Missing] = {}  # by their keys
         self._alarm = _NEVER
 
-    def announced(
-        self, peer: PeerId, name: bytes, source: Source | None, now: float, effects: Effects
-    ) -> None:
-        """A peer has a message that we have not."""
-        missing = self._missing.get(name)
+    def announced(self, peer: PeerId, key: bytes, tag: bytes, now: float, effects: Effects) -> None:
+        """A peer has a message that we have not; the tag is its source's, or empty in gossip."""
+        missing = self._missing.get(key)
         if missing is None:
             if len(self._missing) >= MISSING_MAX:
                 self.unwatched += 1
                 return
-            due = now + self._wait(peer, source)
-            missing = self._missing[name] = Missing(now, due, [peer])
+            due = now + self._wait(peer, tag)
+            missing = self._missing[key] = Missing(now, due, [peer], tag)
         elif peer not in missing.announcers:
             missing.announcers.append(peer)
+            if tag and not missing.tag:
+                missing.tag = tag
+                missing.due = min(missing.due, now + self._wait(peer, tag))
             answer = now + self._speakers[peer].round_trip + _GAIN_OF_ANOTHER
             if missing.asked and (missing.due == _NEVER or answer < missing.answer):
                 missing.due = now
         self._set_alarm(missing.due, effects)
 
-    def _wait(self, peer: PeerId, source: Source | None) -> float:
+    def _wait(self, peer: PeerId, tag: bytes) -> float:
+        if not tag:
+            return LONGEST_WAIT
+        source = self._sources.by_tag.get(tag)
         if source is None:
             return SHORTEST_WAIT
         if not self._is_path(peer, source):
@@ -157,18 +163,18 @@ class Wanting:
         """Whether a peer could send us a source's messages: others gossip."""
         return peer == source.author or peer in self._links.get(source.topic, ())
 
-    def take(self, peer: PeerId, name: bytes, now: float) -> Missing | None:
+    def take(self, peer: PeerId, key: bytes, now: float) -> Missing | None:
         """A peer brought a message; return what was known of it."""
-        self.kept(peer, name, now)
-        return self._missing.pop(name, None)
+        self.kept(peer, key, now)
+        return self._missing.pop(key, None)
 
-    def kept(self, peer: PeerId, name: bytes, now: float) -> None:
+    def kept(self, peer: PeerId, key: bytes, now: float) -> None:
         """A peer brought a message, be it a copy: if it was asked to, it has kept its word."""
         speaker = self._speakers.get(peer)
         if speaker is None:
             return
         speaker.proven = True
-        asked_at = speaker.owed.pop(name, None)
+        asked_at = speaker.owed.pop(key, None)
         if asked_at is not None:
             speaker.took(now - asked_at)
             speaker.unkept = 0
@@ -182,15 +188,15 @@ class Wanting:
         """Ask for what has not come."""
         self._alarm = _NEVER
         letters = Letters()
-        for name, missing in self._missing.items():
+        for key, missing in self._missing.items():
             if missing.due <= now:
-                self._ask(name, missing, now, letters, effects)
+                self._ask(key, missing, now, letters, effects)
         letters.send(effects)
         if self._missing:
             self._set_alarm(min(each.due for each in self._missing.values()), effects)
 
     def _ask(
-        self, name: bytes, missing: Missing, now: float, letters: Letters, effects: Effects
+        self, key: bytes, missing: Missing, now: float, letters: Letters, effects: Effects
     ) -> None:
         missing.due = _NEVER
         rest = missing.announcers[missing.asked :]
@@ -203,11 +209,12 @@ class Wanting:
                 continue
             if len(speaker.owed) >= UNKEPT:
                 del speaker.owed[next(iter(speaker.owed))]
-            speaker.owed[name] = now
+            speaker.owed[key] = now
             missing.due = now + SHORTEST_WAIT + speaker.round_trip
             missing.answer = now + speaker.round_trip
-            letters.wants.setdefault(peer, []).append(name)
-            self._open(name[:TAG_BYTES], peer, now, letters)
+            letters.wants.setdefault(peer, []).append(key)
+            if missing.tag:
+                self._open(missing.tag, peer, now, letters)
             return
 
     def _rank(self, peer: PeerId) -> tuple[bool, float]:
@@ -227,6 +234,8 @@ class Wanting:
                 return
             if source.parent and now - source.born < YOUNG:
                 return
+            if source.parent and source.parent != peer:
+                source.tried = peer
             source.parent = source.parent or peer
             source.choked.pop(peer, None)
         tags = letters.unchokes.setdefault(peer, [])
@@ -236,8 +245,8 @@ class Wanting:
     def _is_shunned(self, peer: PeerId, speaker: Speaker, now: float, effects: Effects) -> bool:
         """Whether a peer is not to be asked, after a look at what it owes."""
         late = now - _PATIENCE - 2 * speaker.round_trip
-        for name in [name for name, asked_at in speaker.owed.items() if asked_at < late]:
-            del speaker.owed[name]
+        for key in [key for key, asked_at in speaker.owed.items() if asked_at < late]:
+            del speaker.owed[key]
             speaker.unkept += 1
         if speaker.unkept >= UNKEPT:
             speaker.unkept = UNKEPT - 1  # when it is asked again, the first time counts
@@ -249,5 +258,5 @@ class Wanting:
     def sweep(self, now: float) -> None:
         """Forget what nobody brought."""
         late = now - _GIVEN_UP
-        for name in [name for name, each in self._missing.items() if each.since < late]:
-            del self._missing[name]
+        for key in [key for key, each in self._missing.items() if each.since < late]:
+            del self._missing[key]

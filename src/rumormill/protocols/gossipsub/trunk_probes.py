@@ -18,6 +18,9 @@ INTERVAL: Final = 30.0
 """Seconds between two probes of a source, half more or less: our choice, half of `trunk_memory`."""
 PUBLISHING: Final = 600.0
 """Seconds after its last message for which a publisher probes: our choice."""
+HABIT: Final = 3
+"""Messages within that time from which on it does: our choice, a probe costs as many packets as the
+copies that it saves when the next message comes."""
 DELAY: Final = 3.0
 """Seconds after subscribing, and half more or less: our choice, when a mesh has formed."""
 SOURCES_MAX: Final = 256
@@ -33,7 +36,8 @@ class Probes:
     def __init__(self, policy: ProbePolicy, randomness: Randomness) -> None:
         self._policy, self._randomness = policy, randomness
         self._due: dict[Topic, float] = {}
-        self._published: dict[Topic, float] = {}
+        self._published: dict[Topic, tuple[float, int]] = {}
+        """When we have last published, and how many messages since we began."""
         self._number = 0
         self._sources: dict[Topic, dict[PeerId, int]] = {}
         """The last probe of each source that probes."""
@@ -42,16 +46,17 @@ class Probes:
 
     def published(self, topic: Topic, now: float) -> None:
         """We have published in a topic."""
-        self._published[topic] = now
+        self._published[topic] = (now, self._published.get(topic, (now, 0))[1] + 1)
 
     def due(self, subscribed: Iterable[Topic], now: float) -> list[Topic]:
         """The topics in which we are to probe now."""
         if self._policy is ProbePolicy.OFF:
             return []
-        for topic in [t for t, at in self._published.items() if at + PUBLISHING < now]:
+        for topic in [t for t, (at, _) in self._published.items() if at + PUBLISHING < now]:
             del self._published[topic]
-        everybody = self._policy is ProbePolicy.SUBSCRIBERS
-        wanted = [topic for topic in subscribed if everybody or topic in self._published]
+        least = 0 if self._policy is ProbePolicy.SUBSCRIBERS else HABIT
+        said = self._published
+        wanted = [topic for topic in subscribed if said.get(topic, (now, 0))[1] >= least]
         before, self._due = self._due, {}
         found = []
         for topic in wanted:

@@ -243,7 +243,8 @@ class PubSubRouter:
         message = self._compose(event, now)
         own = self._event_of(message)
         deliver = event.topic in self.subscriptions or event.topic in self.publish_only
-        self._unsaid.append(event.number, own, message, deliver, effects)
+        seqno = int.from_bytes(message.seqno)
+        self._unsaid.append(event.number, own, message, deliver, seqno, effects)
 
     def _on_stored(self, event: inputs.Stored, now: float, effects: Effects) -> None:
         """Say what is safe now; what became safe together spreads together."""

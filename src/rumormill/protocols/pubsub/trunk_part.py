@@ -2,9 +2,10 @@
 
 Everything about a source (an author in a topic) is said by its tag, and everything about a message
 by its mark, so that an announcement takes eight bytes where an id takes 46: tag and mark together
-are the message's name. Tags come from a hash, marks from the sequence number. Two sources with one
-tag, or two messages of a source with one mark, cost a tree or an announcement and never a message:
-what is told apart wrongly here still goes by its full id in gossip.
+are the message's name. Tags come from a hash, marks from the sequence number. Where the source does
+not matter, a message goes by its key, which is both in four bytes. Two sources with one tag, or two
+messages with one key, cost a tree or an announcement and never a message: what is told apart
+wrongly here still comes along the mesh, or by sync.
 
 The rule is the codec's (`protocols.pubsub.codec`): no object is built that a limit has not allowed.
 """
@@ -35,6 +36,7 @@ EXTENSION: Final = 0x726D74
 1.3 leaves numbers from 0x200000 on to experiments."""
 
 TAG_BYTES: Final = 4
+KEY_BYTES: Final = 4
 NAME_BYTES: Final = 8
 
 _FIELD: Final = varint(EXTENSION << 3 | LENGTH_DELIMITED)
@@ -43,6 +45,7 @@ OFFER_TAG: Final = EXTENSION << 3
 _HAVE, _WANT, _CHOKE, _UNCHOKE, _OPEN, _PROBE = (number << 3 | 2 for number in range(1, 7))
 _NUMBER: Final = 3 << 3
 _ECHO: Final = 7 << 3
+_GOSSIP: Final = 8 << 3 | 2
 CALL: Final = 1
 ANSWER: Final = 2
 """What an echo says."""
@@ -53,6 +56,8 @@ TAGS_MAX: Final = 4096
 """Tags in one list of an RPC: our choice, the sources of a whole topic."""
 TOPICS_MAX: Final = 1000
 """Topics that are opened, and probes, in one RPC; our choice, as for GRAFT."""
+_LIST_MOST: Final = {_WANT: NAMES_MAX, _CHOKE: TAGS_MAX, _UNCHOKE: TAGS_MAX, _GOSSIP: NAMES_MAX}
+"""Items of the lists that are there once; all of them take four bytes."""
 SOURCE_BYTES: Final = 128
 """A peer id at most; our choice: an identity multihash of a key takes 38, a hash of one 34."""
 
@@ -72,7 +77,7 @@ class TrunkPart(msgspec.Struct, frozen=True, gc=False):
     """Names of messages that the sender has and does not send unless asked. On the wire, those
     of a source that follow each other name it once."""
     want: tuple[bytes, ...] = ()
-    """Names of messages that the sender asks for."""
+    """Keys of messages that the sender asks for."""
     choke: tuple[bytes, ...] = ()
     """Tags of sources of which the sender wants announcements only."""
     unchoke: tuple[bytes, ...] = ()
@@ -82,6 +87,8 @@ class TrunkPart(msgspec.Struct, frozen=True, gc=False):
     probes: tuple[Probe, ...] = ()
     echo: int = 0
     """`CALL` asks for an `ANSWER`, at once: so the sender learns how long one takes."""
+    gossip: tuple[bytes, ...] = ()
+    """Keys of messages that the sender has had for a while."""
 
 
 def tag_of(topic: Topic, source: PeerId) -> bytes:
@@ -92,6 +99,12 @@ def tag_of(topic: Topic, source: PeerId) -> bytes:
 def mark_of(seqno: bytes) -> bytes:
     """What a message is called among those of its source: the end of its sequence number."""
     return seqno[-4:].rjust(4, b"\0")
+
+
+def key_of(name: bytes) -> bytes:
+    """What a message is called where its source does not matter: its tag and mark in one."""
+    mixed = int.from_bytes(name[:TAG_BYTES], "big") ^ int.from_bytes(name[TAG_BYTES:], "big")
+    return mixed.to_bytes(KEY_BYTES, "big")
 
 
 def part_size(part: TrunkPart) -> int:
@@ -106,11 +119,9 @@ def _inner_size(part: TrunkPart) -> int:
         size = 2 + NAME_BYTES
     else:
         size = sum([field_size(len(group)) for group in _grouped(have)]) if have else 0
-    if part.want:
-        size += field_size(NAME_BYTES * len(part.want))
-    for tags in (part.choke, part.unchoke):
-        if tags:
-            size += field_size(TAG_BYTES * len(tags))
+    for items in (part.want, part.choke, part.unchoke, part.gossip):
+        if items:
+            size += field_size(len(items[0]) * len(items))
     for topic in part.opened:
         size += field_size(len(topic.encode()))
     for probe in part.probes:
@@ -148,6 +159,8 @@ def encode_part(part: TrunkPart) -> bytes:
         parts.append(bytes_field(6, texts + varint_field(3, probe.number)))
     if part.echo:
         parts.append(varint_field(7, part.echo))
+    if part.gossip:
+        parts.append(bytes_field(8, b"".join(part.gossip)))
     inner = b"".join(parts)
     return b"".join((_FIELD, varint(len(inner)), inner))
 
@@ -165,11 +178,10 @@ def read_part(data: bytes, position: int, end: int, topic_bytes: int) -> TrunkPa
             source = data[start : start + TAG_BYTES]
             marks = _read_items(data, start + TAG_BYTES, position, TAG_BYTES, NAMES_MAX - len(have))
             have += [source + mark for mark in marks]
-        elif tag in (_WANT, _CHOKE, _UNCHOKE):
+        elif tag in _LIST_MOST:
             if tag in lists:
                 raise DecodeError("trunk-repeated", "a list occurs twice")
-            width, most = (NAME_BYTES, NAMES_MAX) if tag == _WANT else (TAG_BYTES, TAGS_MAX)
-            lists[tag] = _read_items(data, start, position, width, most)
+            lists[tag] = _read_items(data, start, position, KEY_BYTES, _LIST_MOST[tag])
         elif len(opened) + len(probes) >= TOPICS_MAX:
             raise DecodeError("too-many-fields", f"more than {TOPICS_MAX} in the extension")
         elif tag == _OPEN:
@@ -180,9 +192,9 @@ def read_part(data: bytes, position: int, end: int, topic_bytes: int) -> TrunkPa
             echo = read_varint(data, start, position)[0] & 3
         else:
             opened.append("")  # counts what is unknown, and names nothing
-    want, choke, unchoke = (lists.get(tag, ()) for tag in (_WANT, _CHOKE, _UNCHOKE))
+    want, choke, unchoke, gossip = (lists.get(tag, ()) for tag in _LIST_MOST)
     named = tuple(topic for topic in opened if topic)
-    return TrunkPart(tuple(have), want, choke, unchoke, named, tuple(probes), echo)
+    return TrunkPart(tuple(have), want, choke, unchoke, named, tuple(probes), echo, gossip)
 
 
 def _read_items(data: bytes, start: int, end: int, width: int, most: int) -> tuple[bytes, ...]:
@@ -223,11 +235,12 @@ def operations_of(part: TrunkPart) -> tuple[OperationMeta, ...]:
         "open": part.opened,
         "probe": part.probes,
         "echo": part.echo,
+        "gossip": part.gossip,
     }
     return tuple([_OPERATIONS[name] for name, items in kinds.items() if items])
 
 
 _OPERATIONS: Final = {
     name: OperationMeta(name)
-    for name in ("have", "want", "choke", "unchoke", "open", "probe", "echo")
+    for name in ("have", "want", "choke", "unchoke", "open", "probe", "echo", "gossip")
 }

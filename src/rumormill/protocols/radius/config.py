@@ -22,19 +22,22 @@ class RadiusConfig(Config, frozen=True, kw_only=True):
     """Whose neighbours messages go to: HyParView's active view (design: GetNeighbors), or every
     connected peer, whoever connected it."""
 
-    serving: Literal["all", "few"] = "all"
+    serving: Literal["all", "few"] = "few"
     """Who sends a publication to a subscriber: everybody whom both reached (design), or the
-    publisher and those who cannot know that somebody before them did."""
+    publisher and those who cannot know that somebody before them did, unless the flood does. Our
+    choice: `few`, since by the other rule letters grow with the square of the network."""
 
     network_size: int | None = None
     """How many peers there are. Unset: what HyParView estimates. Design: the size is known."""
 
     sub_hops: int | None = None
     """Hops that a subscription travels. Unset: ⌈(diameter + 1) / 2⌉, diameter = ln(10 · size).
-    Design, with its roundings settled towards more."""
+    Design, with its roundings settled towards more. With `few`: `max_hops`, so that a publisher
+    knows everybody; our choice."""
 
     pub_hops: int | None = None
-    """Hops that a publication travels. As `sub_hops`."""
+    """Hops that a publication travels. Unset: as `sub_hops`, but with `few` only the hops that
+    coverage needs, where letters to its subscribers cost less."""
 
     max_hops: int = 16
     """What a peer says of hops is cut to this, and so is the rule above. Our choice: enough for
@@ -49,6 +52,11 @@ class RadiusConfig(Config, frozen=True, kw_only=True):
 
     renew_left: float = 0.2
     """A subscription is renewed when this part of its `ttl` is left. Design: 20 %."""
+
+    renew_rate: float = 10.0
+    """Renewals a second that a peer is to hear of: where more subscriptions are known than that
+    allows, they last longer than `ttl`. Our choice: from 300 subscriptions on, so that what they
+    cost everybody no longer grows until `max_ttl` is reached, at 6,000."""
 
     max_ttl: float = 600.0
     """Interests that would last longer than this are refused. Our choice: what a dead subscriber
@@ -170,8 +178,15 @@ class RadiusConfig(Config, frozen=True, kw_only=True):
 
     def hops(self, peers: float) -> int:
         """How far one half of a message's way is in a network of so many peers."""
-        diameter = math.log(10 * max(1.0, peers))
-        return min(self.max_hops, math.ceil((diameter + 1) / 2))
+        return min(self.max_hops, math.ceil((_diameter(peers) + 1) / 2))
+
+    def across(self, peers: float) -> int:
+        """How far the whole way is at most."""
+        return min(self.max_hops, math.ceil(_diameter(peers)))
+
+
+def _diameter(peers: float) -> float:
+    return math.log(10 * max(1.0, peers))
 
 
 _AT_LEAST_ONE = (
@@ -186,6 +201,7 @@ _AT_LEAST_ONE = (
 )
 _POSITIVE = (
     "ttl",
+    "renew_rate",
     "max_ttl",
     "clean_interval",
     "publication_lifetime",
@@ -200,6 +216,7 @@ RELAY_OVERHEAD = MAX_PEER_BYTES
 
 PRESETS: dict[str, Config] = {
     "default": RadiusConfig(),
-    # The cheaper rule, otherwise alike.
     "few": RadiusConfig(serving="few"),
+    # The pseudo-code to the letter: half the diameter each, and everybody serves.
+    "design": RadiusConfig(serving="all"),
 }

@@ -23,6 +23,10 @@ _IRREGULAR: Final = 0.1
 the part by which they come early in order to go together."""
 
 
+FAR: Final = 1 << 16
+"""Stands for a distance that nobody said. Our choice: farther than anything travels."""
+
+
 class Entry(msgspec.Struct, eq=False, gc=False):
     """What is known of one owner's interest in one topic."""
 
@@ -37,13 +41,37 @@ class Entry(msgspec.Struct, eq=False, gc=False):
     """The neighbour that told us first; nobody in particular, if it was a stranger."""
     tried: bool = False
     """Whether a letter has gone there since it was last lost."""
+    distance: int = 0
+    """Hops to the owner, by the way of the best copy; 0 for what is our own."""
 
 
 class _Topic(msgspec.Struct, eq=False):
-    """The interests in one topic; none of them expires before `soonest`."""
+    """The interests in one topic; none of them expires before `soonest`.
 
-    entries: dict[PeerId, Entry]
+    `rim` are those that our neighbours need not know: they had at most one hop left here. `recent`
+    are those of late, the oldest first. A publication that a neighbour brought concerns no others.
+    """
+
     soonest: int
+    entries: dict[PeerId, Entry] = {}
+    rim: dict[PeerId, Entry] = {}
+    recent: dict[PeerId, Entry] = {}
+
+    def place(self, entry: Entry) -> None:
+        """Sort an entry by the hops that it has left."""
+        if entry.hops <= 1:
+            self.rim[entry.interest.owner] = entry
+        else:
+            self.rim.pop(entry.interest.owner, None)
+
+    def forget_recent(self, before: float) -> None:
+        """What is known since before then is no longer of late."""
+        recent = self.recent
+        while recent:
+            owner = next(iter(recent))
+            if recent[owner].since > before:
+                return
+            del recent[owner]
 
 
 class InterestTable:
@@ -73,6 +101,14 @@ class InterestTable:
         table = self._topics.get(topic)
         return {} if table is None else table.entries
 
+    def unsure(self, topic: Topic, before: float) -> dict[PeerId, Entry]:
+        """Return those of a topic that a neighbour need not know, or only since `before`."""
+        table = self._topics.get(topic)
+        if table is None:
+            return {}
+        table.forget_recent(before)
+        return {**table.rim, **table.recent}
+
     def all(self) -> list[Entry]:
         """Return every entry, in the order of arrival within each topic."""
         return [entry for table in self._topics.values() for entry in table.entries.values()]
@@ -100,12 +136,19 @@ class InterestTable:
             return reasons.SENDER_FULL
         return None
 
-    def put(self, interest: Interest, hops: int, now: float, informant: PeerId = b"") -> Entry:
+    def put(
+        self,
+        interest: Interest,
+        hops: int,
+        now: float,
+        informant: PeerId = b"",
+        distance: int = FAR,
+    ) -> Entry:
         """Note a verified interest that is newer than what is known; room must have been found."""
         topic, owner = interest.topic, interest.owner
         table = self._topics.get(topic)
         if table is None:
-            table = self._topics[topic] = _Topic({}, interest.expires)
+            table = self._topics[topic] = _Topic(interest.expires)
         elif interest.expires < table.soonest:
             table.soonest = interest.expires
         entry = table.entries.get(owner)
@@ -114,22 +157,29 @@ class InterestTable:
             self.owners[owner] = self.owners.get(owner, 0) + 1
             self._brought[informant] = self._brought.get(informant, 0) + 1
             entry = table.entries[owner] = Entry(interest, hops, now, brought_by=informant)
-            return entry
-        if entry.lost:
-            entry.tried = False
-        if entry.lost or not self._continues(entry.interest, interest):
+            table.recent[owner] = entry
+        elif entry.lost or not self._continues(entry.interest, interest):
+            entry.tried = entry.tried and not entry.lost
             entry.since = now
+            table.recent.pop(owner, None)
+            table.recent[owner] = entry
         entry.interest = interest
-        entry.hops = hops
         entry.lost = False
+        self.bring_closer(entry, hops, distance)
+        table.forget_recent(now - self._config.settle)
         return entry
+
+    def bring_closer(self, entry: Entry, hops: int, distance: int) -> None:
+        """Note a copy that is the first of its word, or has more hops left than those before."""
+        entry.hops, entry.distance = hops, distance
+        self._topics[entry.interest.topic].place(entry)
 
     def _continues(self, earlier: Interest, later: Interest) -> bool:
         """Whether a word renews the one before it, as far as the time between them tells.
 
         A word at another time comes from an owner that started anew: not everybody knows it yet.
         """
-        ttl = later.expires - later.sequence
+        ttl = earlier.expires - earlier.sequence
         due = (1 - self._config.renew_left) * ttl
         return not earlier.withdrawn and (
             abs(later.sequence - earlier.sequence - due) <= _IRREGULAR * ttl
@@ -156,6 +206,8 @@ class InterestTable:
                     kept[owner] = entry
                     continue
                 self._count -= 1
+                table.rim.pop(owner, None)
+                table.recent.pop(owner, None)
                 for counts, key in ((self.owners, owner), (self._brought, entry.brought_by)):
                     counts[key] -= 1
                     if not counts[key]:

@@ -110,10 +110,14 @@ class Interest(msgspec.Struct, gc=False):
 
 
 class Spread(msgspec.Struct, frozen=True, gc=False):
-    """An interest on its way; the receiver may pass it on `hops` hops."""
+    """An interest on its way; the receiver may pass it on `hops` hops.
+
+    `distance` is how many hops away its owner is for the receiver, by this way; 0 says nothing.
+    """
 
     interest: Interest
     hops: int = 0
+    distance: int = 0
 
 
 class Publication(msgspec.Struct, gc=False):
@@ -237,7 +241,8 @@ def _topic_field(number: int, limits: FrameLimits) -> Text:
 
 def _spread_schema(limits: FrameLimits) -> Schema[Spread]:
     interest = Nested(1, _interest_schema(limits), always=True)
-    return Schema(Spread, {"interest": interest, "hops": Number(2, _UINT32)}, last_counts=True)
+    numbers = {"hops": Number(2, _UINT32), "distance": Number(3, _UINT32)}
+    return Schema(Spread, {"interest": interest, **numbers}, last_counts=True)
 
 
 @lru_cache(maxsize=16)

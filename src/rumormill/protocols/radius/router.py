@@ -16,6 +16,7 @@ inputs are `_on_...`; they take the time and append effects.
 """
 
 from functools import partial
+from math import inf
 from typing import Final
 
 from rumormill.core import inputs, trace
@@ -35,7 +36,6 @@ from rumormill.core.machine import View
 from rumormill.core.randomness import Randomness
 from rumormill.core.rate_limit import RateLimit
 from rumormill.overlay.hyparview.hyparview import HyParView
-from rumormill.overlay.hyparview.messages import Membership
 from rumormill.protocols.radius import reasons
 from rumormill.protocols.radius.config import RELAY_OVERHEAD, RadiusConfig
 from rumormill.protocols.radius.letters import POST, Letters
@@ -50,6 +50,7 @@ from rumormill.protocols.radius.messages import (
 )
 from rumormill.protocols.radius.neighbours import Links, answer
 from rumormill.protocols.radius.publications import DIRECT, Copy, SeenPublications
+from rumormill.protocols.radius.radii import Radii
 from rumormill.protocols.radius.rendezvous import few_of, live_subscribers
 from rumormill.protocols.radius.subscriptions import (
     GATHER,
@@ -88,11 +89,6 @@ _HANDLERS: Final = {
 }
 
 
-def _wrapped(message: Membership) -> Frame:
-    """A message of the membership as it travels."""
-    return Frame(membership=(message,))
-
-
 class Radius:
     """A radius gossip peer."""
 
@@ -107,11 +103,13 @@ class Radius:
         self.id = identity.peer
         self.neighbours: dict[PeerId, float] = {}
         """Whom messages are passed on to, each with the time since when."""
+        self.radii = Radii(config, lambda: self.overlay.size, self.neighbours)
         self.subscriptions = Subscriptions(
             identity,
             randomness,
             config,
             neighbours=self.neighbours,
+            radii=self.radii,
             may_verify=self._may_verify,
             may_introduce=self._may_introduce,
             addresses=hooks.addresses,
@@ -123,7 +121,7 @@ class Radius:
                 identity.peer,
                 randomness,
                 config.hyparview,
-                wrap=_wrapped,
+                wrap=lambda message: Frame(membership=(message,)),
                 addresses=hooks.addresses,
                 on_up=self._on_up,
                 on_down=self._on_down,
@@ -164,16 +162,12 @@ class Radius:
     @property
     def sub_hops(self) -> int:
         """How far our subscriptions travel now."""
-        return self._hops(self._config.sub_hops)
+        return self.radii.subscriptions
 
     @property
     def pub_hops(self) -> int:
-        """How far our publications travel now."""
-        return self._hops(self._config.pub_hops)
-
-    def _hops(self, fixed: int | None) -> int:
-        config = self._config
-        return config.hops(config.network_size or self.overlay.size) if fixed is None else fixed
+        """How far our publications travel now, at most."""
+        return self.radii.publications
 
     # Requests of the application.
 
@@ -214,7 +208,7 @@ class Radius:
         publication, topic = self._compose(event, now), event.topic
         own = publication.to_event()
         deliver = topic in self.subscriptions.own or topic in self.publish_only
-        self._unsaid.append(event.number, own, publication, deliver, effects)
+        self._unsaid.append(event.number, own, publication, deliver, publication.time, effects)
 
     def _on_stored(self, event: inputs.Stored, now: float, effects: Effects) -> None:
         for own in self._unsaid.stored(event):
@@ -239,11 +233,12 @@ class Radius:
 
     def _publish(self, own: Waiting[Publication], now: float, effects: Effects) -> None:
         publication, topic = own.message, own.event.topic
-        self.seen.put(publication.id, self.pub_hops, now)
+        hops = self.radii.publication(self.subscriptions.interests.of_topic(topic), now)
+        self.seen.put(publication.id, hops, now)
         effects.append(trace.PublishMessage(publication.id, topic))
         if own.delivered:
             effects.append(trace.DeliverMessage(publication.id, topic, self.id))
-        reached = self._meet(Copy(self.id, publication, self.pub_hops), now, effects)
+        reached = self._meet(Copy(self.id, publication, hops), now, effects)
         effects.append(Published(own.number, own.event, reached, "" if reached else NOBODY))
 
     def _on_command(self, event: inputs.Command, now: float, effects: Effects) -> None:
@@ -311,7 +306,7 @@ class Radius:
         best = self.seen.get(uid)
         if best is not None:
             effects.append(trace.DuplicateMessage(uid, peer, publication.topic))
-            if hops <= best:
+            if hops <= best or best >= self.radii.enough:
                 return
         copy = Copy(peer, publication, hops, relay.served)
         if uid in self._pending:
@@ -433,31 +428,41 @@ class Radius:
         With `again` it is a farther travelling copy of a publication that was served before.
         """
         publication, config = copy.publication, self._config
+        topic, interests = publication.topic, self.subscriptions.interests
         onward = self.subscriptions.chosen(copy.peer) if copy.hops > 0 else ()
-        entries = self.subscriptions.interests.of_topic(publication.topic)
-        subscribers = live_subscribers(entries, publication.author, now)
         marks = b""
         if config.serving == "few":
             settled = now - config.settle
-            reached = dict.fromkeys((*onward, copy.peer))
-            since = self.neighbours.get(copy.peer)
+            relies = copy.peer != self.id and (
+                self.radii.publisher_knows or self.neighbours.get(copy.peer, inf) <= settled
+            )
+            entries = interests.unsure(topic, settled) if relies else interests.of_topic(topic)
             chosen, marks = few_of(
-                subscribers,
+                live_subscribers(entries, publication.author, now),
                 publication.id,
                 copy.served,
-                reached,
+                dict.fromkeys((*onward, copy.peer)),
                 settled,
-                from_neighbour=since is not None and since <= settled,
+                hops=copy.hops,
+                relies=relies,
                 max_marks=config.max_marks,
             )
         else:
-            chosen = [owner for owner, _ in subscribers]
+            entries = interests.of_topic(topic)
+            chosen = [owner for owner, _ in live_subscribers(entries, publication.author, now)]
         if again:
             chosen = []
         if onward:
             relay = Relay(publication, copy.hops - 1, marks)
             effects.append(SendAll(onward, Frame(publications=(relay,))))
         return len(onward) + self._letters.send(publication, chosen, now, effects)
+
+    def _flood_instead(self, publication: Publication, now: float, effects: Effects) -> None:
+        """A letter did not reach its subscriber; what we published ourselves may by its links."""
+        uid, hops = publication.id, self.radii.publications
+        if publication.author == self.id and (self.seen.get(uid) or hops) < hops:
+            self.seen.put(uid, hops, now)
+            self._meet(Copy(self.id, publication, hops), now, effects, again=True)
 
     # Time, and what could not be sent.
 
@@ -489,5 +494,7 @@ class Radius:
                 lost = len(informants)
                 effects.append(trace.Refuse(peer, reasons.SUBSCRIBER_LOST, count=lost))
                 self._letters.on_missing(informants)
+            for publication in frame.direct:
+                self._flood_instead(publication, now, effects)
         if frame.interests and peer in self.neighbours:
             effects.append(SetTimer(Greet(peer), now + GREET_RETRY))

@@ -8,6 +8,7 @@ in one frame, without those that the neighbour itself brought.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import Final
 
 import msgspec
@@ -20,7 +21,7 @@ from rumormill.core.ids import PeerId, Topic
 from rumormill.core.randomness import Randomness
 from rumormill.protocols.radius import reasons
 from rumormill.protocols.radius.config import RadiusConfig
-from rumormill.protocols.radius.interest_table import Entry, InterestTable
+from rumormill.protocols.radius.interest_table import FAR, Entry, InterestTable
 from rumormill.protocols.radius.messages import (
     DEFAULT_LIMITS,
     Frame,
@@ -30,6 +31,7 @@ from rumormill.protocols.radius.messages import (
     sign,
     spread_size,
 )
+from rumormill.protocols.radius.radii import Radii
 
 GATHER: Final = "gather"
 """The timer at which waiting interests are passed on."""
@@ -49,6 +51,11 @@ class Greet(msgspec.Struct, frozen=True):
     peer: PeerId
 
 
+def _onward(entry: Entry) -> Spread:
+    """An interest as a neighbour is told it."""
+    return Spread(entry.interest, entry.hops - 1, min(entry.distance + 1, FAR))
+
+
 class Subscriptions:
     """Who wants what, as far as this peer was told, and the spreading of it."""
 
@@ -59,17 +66,20 @@ class Subscriptions:
         config: RadiusConfig,
         *,
         neighbours: Mapping[PeerId, float],
+        radii: Radii,
         may_verify: Callable[[PeerId, float], bool],
         may_introduce: Callable[[PeerId, float], bool],
         addresses: Callable[[PeerId], Sequence[bytes]],
     ) -> None:
         self.own: dict[Topic, Entry] = {}
-        """Our subscriptions, those that end first in front."""
+        """Our subscriptions."""
+        self._renewal_at = 0.0
         self.interests = InterestTable(config)
         self._identity = identity
         self._randomness = randomness
         self._config = config
         self._neighbours = neighbours
+        self._radii = radii
         self._may_verify = may_verify
         self._may_introduce = may_introduce
         self._addresses = addresses
@@ -77,11 +87,13 @@ class Subscriptions:
         self._ended: dict[Topic, Entry] = {}
         self._waiting: dict[Entry, tuple[PeerId, ...]] = {}
         """What is to be passed on, each with the neighbours that know it already."""
+        self._flushes_at = inf
 
     def start(self, hops: int, now: float, effects: Effects) -> None:
         """Begin, or go on with what was known before: timers are gone then."""
         if self._waiting:
-            effects.append(SetTimer(GATHER, now + self._config.gather))
+            self._flushes_at = now + self._config.gather
+            effects.append(SetTimer(GATHER, self._flushes_at))
         self.renew(hops, now, effects)
 
     # Our own.
@@ -92,12 +104,17 @@ class Subscriptions:
         for earlier in (known, self._ended.pop(topic, None)):
             if earlier is not None:
                 self._waiting.pop(earlier, None)
-        expires = int((now + self._config.ttl) * 1e6)
+        expires = int((now + self._lasting()) * 1e6)
         entry = Entry(self._word(topic, expires, now), hops, known.since if known else now)
         self.own[topic] = entry
-        self._pass_on(entry, (), now, effects)
-        if len(self.own) == 1:
+        self._pass_on(entry, (), now, effects, known.interest.expires if known else 0)
+        if len(self.own) == 1 or self._renewal(entry) < self._renewal_at:
             self._set_renewal(now, effects)
+
+    def _lasting(self) -> float:
+        """How long a subscription lasts: the longer, the more of them everybody hears of."""
+        config = self._config
+        return min(config.max_ttl, max(config.ttl, len(self.interests) / config.renew_rate))
 
     def unsubscribe(self, topic: Topic, hops: int, now: float, effects: Effects) -> None:
         """Withdraw a subscription: until its date, whoever hears of it must know that."""
@@ -118,21 +135,21 @@ class Subscriptions:
 
     def renew(self, hops: int, now: float, effects: Effects) -> None:
         """Renew the subscriptions that are due, and set the timer for the next."""
-        due = int((now + (self._config.renew_left + _EARLY) * self._config.ttl) * 1e6)
-        topics = []
-        for topic, entry in self.own.items():
-            if entry.interest.expires > due:
-                break
-            topics.append(topic)
-        for topic in topics:
+        due = now + _EARLY * self._config.ttl
+        for topic in [topic for topic, entry in self.own.items() if self._renewal(entry) <= due]:
             self.subscribe(topic, hops, now, effects)
         if self.own:
             self._set_renewal(now, effects)
 
+    def _renewal(self, entry: Entry) -> float:
+        """When a subscription of ours is to be renewed."""
+        config, expires = self._config, entry.interest.expires
+        lasts = max(config.ttl * 1e6, expires - entry.interest.sequence)
+        return (expires - config.renew_left * lasts) / 1e6
+
     def _set_renewal(self, now: float, effects: Effects) -> None:
-        first = next(iter(self.own.values()))
-        left = self._config.renew_left * self._config.ttl
-        effects.append(SetTimer(RENEW, max(now, first.interest.expires / 1e6 - left)))
+        self._renewal_at = max(now, min(map(self._renewal, self.own.values())))
+        effects.append(SetTimer(RENEW, self._renewal_at))
 
     def widen(self, hops: int, now: float, effects: Effects) -> None:
         """The network turned out to be larger: announce again what has not travelled so far."""
@@ -148,10 +165,10 @@ class Subscriptions:
     ) -> None:
         """A peer passed on interests."""
         find, limit, me = self.interests.find, self._config.max_hops, self._identity.peer
-        waiting = self._waiting
+        waiting, enough = self._waiting, self._radii.enough
         refused: dict[str, int] = {}
         for spread in spreads:
-            interest, hops = spread.interest, spread.hops
+            interest, hops, distance = spread.interest, spread.hops, spread.distance or FAR
             if hops > limit:
                 refused[reasons.HOPS_CLAMPED] = refused.get(reasons.HOPS_CLAMPED, 0) + 1
                 hops = limit
@@ -160,19 +177,20 @@ class Subscriptions:
                 continue  # our own words come back: every flood returns to its origin
             entry = find(interest.topic, owner)
             if entry is not None and interest.sequence == entry.interest.sequence:
-                if hops > entry.hops:
-                    entry.hops = hops
+                if hops > entry.hops and entry.hops < enough:
+                    self.interests.bring_closer(entry, hops, distance)
                     self._pass_on(entry, (peer,), now, effects)
-                elif entry in waiting and hops + 1 >= entry.hops - 1:
+                elif entry in waiting and hops + 1 >= min(entry.hops - 1, enough):
                     waiting[entry] += (peer,)
                 continue
             reason = self._refusal(peer, interest, entry, now)
             if reason is not None:
                 refused[reason] = refused.get(reason, 0) + 1
                 continue
-            entry = self.interests.put(interest, hops, now, self._informant(peer))
+            until = 0 if entry is None or entry.lost else entry.interest.expires
+            entry = self.interests.put(interest, hops, now, self._informant(peer), distance)
             if hops:
-                self._pass_on(entry, (peer,), now, effects)
+                self._pass_on(entry, (peer,), now, effects, until if entry.since < now else 0)
         for reason, count in refused.items():
             effects.append(trace.Refuse(peer, reason, count=count))
 
@@ -211,20 +229,30 @@ class Subscriptions:
     # Spreading.
 
     def _pass_on(
-        self, entry: Entry, known_to: tuple[PeerId, ...], now: float, effects: Effects
+        self,
+        entry: Entry,
+        known_to: tuple[PeerId, ...],
+        now: float,
+        effects: Effects,
+        until: int = 0,
     ) -> None:
-        if not self._waiting:
-            effects.append(SetTimer(GATHER, now + self._config.gather))
+        """Have an interest passed on soon; a renewal when there is company, or some time has gone.
+
+        `until` that date, in microseconds, others know the subscription by its earlier word: if
+        each hop takes its part of the time that is left, the later word is everywhere before it.
+        """
+        gather, left = self._config.gather, until / 1e6 - now
+        patient = gather > 0 and left > 0 and not entry.interest.withdrawn
+        at = now + (max(gather, left / self._config.max_hops) if patient else gather)
+        if at < self._flushes_at:
+            self._flushes_at = at
+            effects.append(SetTimer(GATHER, at))
         self._waiting[entry] = known_to
 
     def flush(self, effects: Effects) -> None:
         """Pass on what waits, to the neighbours that there are now."""
-        waiting, self._waiting = self._waiting, {}
-        spreads = [
-            (Spread(entry.interest, entry.hops - 1), known)
-            for entry, known in waiting.items()
-            if entry.hops > 0
-        ]
+        waiting, self._waiting, self._flushes_at = self._waiting, {}, inf
+        spreads = [(_onward(entry), known) for entry, known in waiting.items() if entry.hops > 0]
         peers = self.chosen()
         if not spreads or not peers:
             return
@@ -249,7 +277,7 @@ class Subscriptions:
     def greet(self, peer: PeerId, effects: Effects) -> None:
         """Tell a new neighbour everything that may travel on to it."""
         spreads = [
-            Spread(entry.interest, entry.hops - 1)
+            _onward(entry)
             for entry in (*self.own.values(), *self._ended.values(), *self.interests.all())
             if entry.hops > 0
         ]

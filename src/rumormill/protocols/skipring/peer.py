@@ -167,7 +167,7 @@ class SkipRing:
     # Time.
 
     def _on_start(self, event: inputs.Start, now: float, effects: Effects) -> None:
-        self._author.start(now)
+        self._author.start(max(now, event.latest))
         # Peers that start together shall not have all their TIMEOUTs together.
         first = now + self._config.interval * self._randomness.random()
         effects.append(SetTimer(TIMEOUT, first))
@@ -289,7 +289,8 @@ class SkipRing:
             )
         publication = self._author.compose(event.topic, event.data, now, config.key_bits)
         own = publication.to_event()
-        self._unsaid.append(event.number, own, publication, member.hears_own, effects)
+        heard, seqno = member.hears_own, publication.seqno
+        self._unsaid.append(event.number, own, publication, heard, seqno, effects)
 
     def _on_stored(self, event: inputs.Stored, now: float, effects: Effects) -> None:
         for brought, member in self._brought(event.barriers):

@@ -1,0 +1,127 @@
+"""Who is to send us a source's messages: one parent, chosen by who was first (trunk).
+
+The rule: whoever brings a message before the parent takes its place, whoever announces messages
+well before it brings them may try, and whoever else sends copies is asked not to. There is a second
+sender only where messages get lost and asking for them would take long, whoever is asked.
+"""
+
+from collections.abc import Container, Mapping
+from typing import Final
+
+from rumormill.core.effects import Effects
+from rumormill.core.ids import PeerId, Topic
+from rumormill.protocols.gossipsub.peers import PeerTable
+from rumormill.protocols.gossipsub.sources import YOUNG, Source
+from rumormill.protocols.gossipsub.trunk_missing import SHUNNED, Missing, Speaker, tell
+from rumormill.protocols.pubsub.trunk_part import TrunkPart
+
+RACE: Final = 1.0
+"""Seconds in which copies may still arrive that left before our choke did: our choice, some round
+trips."""
+_CHOKE_AGAIN: Final = 0.4
+"""Seconds after which a choke is repeated to a peer that still sends: our choice, a long round
+trip."""
+MARGIN: Final = 0.01
+"""Seconds that an announcement must be ahead of the parent to count: our choice, some jitter."""
+WINS: Final = 2
+"""Messages in a row that a rival must win to become the parent."""
+FAR: Final = 0.2
+"""Seconds of the shortest round trip from which on a peer is far from everybody: our choice."""
+LOSSY: Final = 10.0
+"""Seconds after a message had to be asked for in which others may get lost too: our choice."""
+
+
+class Parents:
+    """The choice of senders, for all sources."""
+
+    def __init__(
+        self,
+        table: PeerTable,
+        speakers: dict[PeerId, Speaker],
+        links: Mapping[Topic, Mapping[PeerId, None]],
+    ) -> None:
+        self._table, self._speakers, self._links = table, speakers, links
+
+    def elect(
+        self, source: Source, peer: PeerId, missing: Missing | None, now: float, effects: Effects
+    ) -> None:
+        """Decide who is to send us a source's messages, now that `peer` was the first."""
+        links = self._links.get(source.topic, ())
+        lead = 0.0 if missing is None else now - missing.since
+        if peer != source.parent:
+            if source.parent and now - source.born < YOUNG:
+                return  # the parent may have been among those who were only to announce it
+            trusted = source.parent and source.shunned.get(source.parent, 0.0) <= now
+            if trusted and missing is not None and missing.asked and lead > MARGIN:
+                return  # it was asked for: whose next message comes first is the parent
+            if peer not in links and peer != source.author and peer not in self._table.direct:
+                return  # it was asked for, outside the mesh
+            if source.parent and now - source.choked.get(peer, -RACE) < RACE:
+                return  # it left before our choke came
+            if source.choked.pop(peer, None) is not None:
+                tell(peer, TrunkPart(unchoke=(source.tag,)), effects)
+            if missing is not None and source.parent in missing.announcers:
+                self._distrust(source, now)
+            source.parent = peer
+            source.rival = b""
+            return
+        first = self._first(source, missing, links, now)
+        if missing is not None and (not missing.asked or now < missing.answer):
+            source.measure(lead)
+        if not first or lead <= MARGIN:
+            source.rival = b""
+            return
+        source.wins = source.wins + 1 if source.rival == first else 1
+        source.rival = first
+        if source.wins >= WINS and self._may_try(first, now):
+            # The old parent sends until its next message turns out to come second.
+            source.parent, source.rival, source.elected = first, b"", now
+            source.choked.pop(first, None)
+            tell(first, TrunkPart(unchoke=(source.tag,)), effects)
+
+    def _may_try(self, peer: PeerId, now: float) -> bool:
+        """Whether announcements are enough; of who has brought nothing yet, now and then."""
+        speaker = self._speakers.get(peer)
+        if speaker is None or not (speaker.proven or now - speaker.tried >= SHUNNED):
+            return False
+        speaker.tried = now
+        return True
+
+    def _distrust(self, source: Source, now: float) -> None:
+        """The parent announces, early as ever, what it should send: it may not have it at all."""
+        speaker = self._speakers.get(source.parent)
+        if speaker is not None and now - source.elected > _CHOKE_AGAIN:
+            source.shunned[source.parent] = now + SHUNNED
+            speaker.proven = False
+
+    def _first(
+        self, source: Source, missing: Missing | None, links: Container[PeerId], now: float
+    ) -> PeerId:
+        """Who announced a message first and could be a parent; nobody if that is empty."""
+        if missing is None:
+            return b""
+        first = missing.announcers[0]
+        if first in links and source.shunned.get(first, 0.0) <= now:
+            return first
+        return b""
+
+    def is_spare(self, source: Source, peer: PeerId, now: float) -> bool:
+        """Whether a second sender is worth its copies: messages get lost, and everybody whom we
+        could ask is far away."""
+        links = self._links.get(source.topic, ())
+        if now - source.missed > LOSSY or peer not in links:
+            return False
+        known = [self._speakers[each].round_trip for each in links if each in self._speakers]
+        if min(known) <= FAR:
+            return False
+        spare = source.spare
+        if spare != peer and spare in links and spare not in (source.parent, *source.choked):
+            return False
+        source.spare = peer
+        return True
+
+    def choke(self, source: Source, peer: PeerId, now: float, effects: Effects) -> None:
+        """Ask a peer not to send, unless it has hardly heard that we did."""
+        if now - source.choked.get(peer, -_CHOKE_AGAIN) >= _CHOKE_AGAIN:
+            source.choked[peer] = now
+            tell(peer, TrunkPart(choke=(source.tag,)), effects)
