@@ -303,11 +303,11 @@ class EventLog:
         self._epoch = opened.epoch
         self._readers = reader.Readers(opened.path, self.config.readers)
         self._cleanup.callback(self._readers.close)
-        self._bar([*opened.state.losses, *self.findings])
+        self._barred = _bars([*opened.state.losses, *self.findings])
 
     def _start(self, db: sqlite3.Connection, state: State, heads: HeadsFile | None) -> None:
         self._cleanup.callback(db.close)
-        self._bar(state.losses)
+        self._barred = _bars(state.losses)
         self._writer = Writer(
             self._standing(db, state, heads),
             db_lock=self._readers.lock,
@@ -337,12 +337,12 @@ class EventLog:
 
     # Going over to another epoch
 
-    def renew(self, build: Callable[[], model.Report]) -> model.Report:
-        """Have `build` make another epoch the valid one, and go over to it: for repair and restore.
+    def renew(self, build: Callable[[Path], model.Report]) -> model.Report:
+        """Have `build` make another epoch of our home the valid one, and go over to it.
 
-        It is done by the writer between two groups: appends wait meanwhile, and reads are those of
-        the old epoch until the new one is open. If `build` raises or changes nothing, nothing has
-        happened. Works also when the disk has failed under the writer.
+        Repair and restore use it. The writer does it between two groups: appends wait meanwhile,
+        and reads are those of the old epoch until the new one is open. If `build` raises or changes
+        nothing, nothing has happened. Works also when the disk has failed under the writer.
         """
         if self.home is None:
             raise errors.NotAStoreError("the log is in memory: there are no files to work on")
@@ -350,9 +350,9 @@ class EventLog:
         done = self.writer().run(partial(self._renew, build, self.home), mends=True)
         return done.result()
 
-    def _renew(self, build: Callable[[], model.Report], home: Path) -> model.Report:
+    def _renew(self, build: Callable[[Path], model.Report], home: Path) -> model.Report:
         writer = self.writer()
-        report = build()
+        report = build(home)
         if check.valid_epoch(home) == self._epoch:
             return report
         writer.let_go()  # the heads file is another's from here on
@@ -362,8 +362,7 @@ class EventLog:
             raise writer.stop(error) from error
         old, left = writer.db, self._readers.path
         writer.go_on(self._standing(opened.db, opened.state, opened.heads))
-        self._barred = {}
-        self._bar(opened.state.losses)
+        self._barred = _bars(opened.state.losses)
         self._readers.go_over(opened.path)
         self._epoch = opened.epoch
         self._indexer.begin_anew()
@@ -377,22 +376,11 @@ class EventLog:
         if epoch in (None, self._epoch):
             return
         opened = opening.open_reading(home, self.config)
-        self._barred = {}
-        self._bar([*opened.state.losses, *opened.state.findings])
+        self._barred = _bars([*opened.state.losses, *opened.state.findings])
         self._readers.go_over(opened.path)
         self._epoch, self.findings = opened.epoch, tuple(opened.state.findings)
 
     # Inside
-
-    def _bar(self, findings: Sequence[errors.Finding]) -> None:
-        """Remember ranges that must not be served, in order and without overlaps."""
-        for finding in sorted(findings, key=lambda finding: (finding.start, finding.end)):
-            if finding.topic is None or finding.start >= finding.end:
-                continue
-            bars = self._barred.setdefault(finding.topic, [])
-            if bars and bars[-1].end >= finding.end:
-                continue
-            bars.append(finding)
 
     def losses(self, topic: str) -> list[tuple[int, int]]:
         """Ranges of offsets that are recorded as lost."""
@@ -459,3 +447,16 @@ class EventLog:
         if self._writer is None:
             raise errors.StoreReadOnlyError(f"the log {self.home} was opened for reading only")
         return self._writer
+
+
+def _bars(findings: Sequence[errors.Finding]) -> dict[str, list[errors.Finding]]:
+    """Ranges that must not be served, by topic, in order and without overlaps."""
+    barred: dict[str, list[errors.Finding]] = {}
+    for finding in sorted(findings, key=lambda finding: (finding.start, finding.end)):
+        if finding.topic is None or finding.start >= finding.end:
+            continue
+        bars = barred.setdefault(finding.topic, [])
+        if bars and bars[-1].end >= finding.end:
+            continue
+        bars.append(finding)
+    return barred

@@ -131,6 +131,7 @@ class Writer:
         call, new_topics = checked_call(events, notes, self.config, self.names)
         with self._lock:
             self._check_open()
+            self._admit_topics(new_topics)
             if (
                 not self.is_idle
                 or self._calls
@@ -141,7 +142,6 @@ class Writer:
             ):
                 return None
             try:
-                self._admit_topics(new_topics)
                 backlog = self.backlog
                 (places,) = self._store([call])
             except StoreError as error:

@@ -40,7 +40,7 @@ from rumormill.node.numbers import Numbers
 from rumormill.node.publications import Publications
 from rumormill.node.receipts import Receipts
 from rumormill.node.subscription import Subscription
-from rumormill.node.taken import DISK_FULL, LOG_BUSY, Taken, halves, reason_of, regrets
+from rumormill.node.taken import DISK_FULL, LOG_BUSY, Taken, halves, misfits, regrets
 from rumormill.node.topic_access import TopicAccess
 from rumormill.node.waiting_notes import WaitingNotes
 
@@ -254,10 +254,8 @@ class Journal:
             return
         self._waiting_bytes += size
         received = filled(event, when, UNASSIGNED, self._protocol)
-        waiting.append(Taken(received, effect, own))
-        if self._note is not None and barrier is not None:
-            self.keep_note(KeepNote(self._note))
-            self._note = None
+        note, self._note = (None, self._note) if barrier is None else (self._note, None)
+        waiting.append(Taken(received, effect, own, note))
         if not self._flush_scheduled:
             self._schedule()
 
@@ -299,7 +297,8 @@ class Journal:
 
     def _store(self, batch: list[Taken], notes: list[Kept]) -> None:
         """Append a batch; what the log has no room for waits, what it refuses is found."""
-        kept = [*notes, *self.numbers.note()]
+        noted = [each.note for each in batch if each.note is not None]
+        kept = [*notes, *noted, *self.numbers.note()]
         tell = partial(self._tell, self._on_done, (batch, notes))
         try:
             places = self.log.append_soon([each.event for each in batch], kept, tell)
@@ -307,14 +306,16 @@ class Journal:
             self._put_back(batch, notes)
             self._schedule(_RETRY)
         except EventRefusedError as error:
-            middle = len(batch) // 2
-            if middle:
-                self._put_back(batch[middle:], notes)
-                self._store(batch[:middle], [])
-            else:
-                self._settled += len(notes)
-                self._lose(self._with_followers(batch) if batch[0].own else batch, error)
-                self._note_progress()
+            bad = misfits(batch, self.log)
+            if not bad:  # each is good, and all of them too many
+                first, rest = halves(batch)
+                self._put_back(rest, notes)
+                self._store(first, [])
+                return
+            self._put_back([each for each in batch if each not in bad], notes)
+            own = self._with_followers([each for each in bad if each.own])
+            self._lose([*own, *(each for each in bad if not each.own)], error)
+            self._note_progress()
         except StoreError as error:
             self._settled += self.notes.lose(notes)
             self._fail(batch, error)
@@ -409,8 +410,7 @@ class Journal:
     def _lose(self, batch: list[Taken], error: StoreError) -> None:
         """Tell the machine of its barriers, which it answers for; count what peers brought."""
         self._settled += len(batch)
-        reason = reason_of(error)
-        barriers = tuple(regrets(batch, error))
+        reason, barriers = regrets(batch, error)
         self._let_say(batch)
         for taken in batch:
             if not taken.own:
