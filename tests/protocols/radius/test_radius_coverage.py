@@ -303,7 +303,7 @@ class TestFewServers:
 
 def test_a_publication_is_nobody_s_before_it_is_stored() -> None:
     """Neither sent nor remembered; what cannot be stored is answered with the reason."""
-    bag = Bag(2, [(0, 1)], sub_hops=1, pub_hops=1)
+    bag = Bag(2, [(0, 1)], sub_hops=1, pub_hops=1, serving="all")
     bag.subscribe(1)
     bag.settle()
     machine, effects = bag.machines[0], list[Any]()
