@@ -189,7 +189,7 @@ def test_a_dead_subscriber_is_forgotten() -> None:
     """Its letters fail, and nobody writes to it again."""
 
     async def story() -> None:
-        async with radius() as ann, radius() as bob:
+        async with radius(serving="all") as ann, radius() as bob:
             eve = radius()
             await eve.start()
             await bob.connect(ann.tickets[0])
