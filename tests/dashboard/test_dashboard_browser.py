@@ -68,14 +68,19 @@ async def pictured(shown: Page, source: str) -> None:
     for view in VIEWS:
         await go(shown, view)
         await asyncio.sleep(1.2)  # a second batch, and the overlay's 300 ticks
-        for width, scheme in LOOKS:
-            await shown.look(width, scheme)
-            await shown.evaluate(
-                "new Promise((done) => requestAnimationFrame(() => setTimeout(done, 60)))"
-            )
-            wide = await shown.evaluate("[document.documentElement.scrollWidth, innerWidth]")
-            assert wide[0] <= wide[1], f"{source} {view} at {width}: {wide}"
-            await shown.picture(PICTURES / f"{source}-{view}-{width}-{scheme}.png")
+        await looked_at(shown, source, view)
+
+
+async def looked_at(shown: Page, source: str, view: str) -> None:
+    """One view, in every look."""
+    for width, scheme in LOOKS:
+        await shown.look(width, scheme)
+        await shown.evaluate(
+            "new Promise((done) => requestAnimationFrame(() => setTimeout(done, 60)))"
+        )
+        wide = await shown.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+        assert wide[0] <= wide[1], f"{source} {view} at {width}: {wide}"
+        await shown.picture(PICTURES / f"{source}-{view}-{width}-{scheme}.png")
 
 
 @asynccontextmanager
@@ -402,9 +407,7 @@ def test_a_still_needs_no_server(tmp_path: Path) -> None:
                 await shown.evaluate(f"location.hash = '#/{view}'")
                 await shown.until("main", said)
                 assert HOSTILE[:30] in await shown.text("main")
-                for width, scheme in LOOKS:
-                    await shown.look(width, scheme)
-                    await shown.picture(PICTURES / f"still-{view}-{width}-{scheme}.png")
+                await looked_at(shown, "still", view)
             await shown.look(1600, "light", still=True)
             await shown.evaluate("location.hash = '#/overlay?event=e'")
             began = time.monotonic()
