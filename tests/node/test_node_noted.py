@@ -50,7 +50,7 @@ def test_peers_never_hear_of_events_that_could_not_be_kept(
                     def full(*_: object) -> int:
                         raise DiskFullError("no room left")
 
-                    patched.setattr("rumormill.log.writer.put_events", full)
+                    patched.setattr("rumormill.log.inserts.put_events", full)
                     with pytest.raises(RumormillError, match="no room left"):
                         await node.publish_noted([("news", b"lost", Note("k", b"1"))])
                 assert note_keys(node.log, "") == []

@@ -24,12 +24,12 @@ from rumormill.core.errors import ConfigError
 from rumormill.core.event import Event, Kept, Position
 from rumormill.core.history import Key
 from rumormill.log import check, errors, model, opening, reader, schema
-from rumormill.log.calls import Call, Counters, Standing, Ticket
+from rumormill.log.calls import Counters, Notice, Standing, Tell, Ticket
 from rumormill.log.check import State
 from rumormill.log.heads import HeadsFile, Upkeep
 from rumormill.log.histories import StoredHistories, Tags
 from rumormill.log.indexer import Indexer
-from rumormill.log.model import StoreConfig, TopicExtent, check_event, check_topic
+from rumormill.log.model import StoreConfig, TopicExtent, check_topic
 from rumormill.log.retention import Retainer
 from rumormill.log.rows import SELECT_ID, EventRow, TopicRow, row_event, row_is_whole
 from rumormill.log.segments import Segments
@@ -59,7 +59,8 @@ class EventLog:
         read_only: bool = False,
     ) -> None:
         config.validate()
-        if (home is None) != (config.durability is model.Durability.MEMORY) and not read_only:
+        self._in_memory = config.durability is model.Durability.MEMORY
+        if (home is None) != self._in_memory and not read_only:
             raise ConfigError(
                 "store.durability must be memory for a log without a directory, and only then"
             )
@@ -100,14 +101,25 @@ class EventLog:
         When the queue is full the call waits; with `wait=False`, which a caller on an event loop
         wants, it raises `QueueFullError`. In asyncio, await `asyncio.wrap_future(ticket)`.
         """
+        ticket: Ticket = Future()
+        self.writer().submit(events, notes, ticket, wait=wait)
+        return ticket
+
+    def append_soon(
+        self, events: Sequence[Event], notes: Sequence[Kept], tell: Tell, *, at_once: bool = True
+    ) -> tuple[model.Appended, ...] | None:
+        """The same for an event loop, which waits for nothing: `tell` hears of it later.
+
+        Where there is no disk, little to do and nothing before it, it is done at once, in this
+        thread; then nobody is told, and what a ticket would give is returned, or raised.
+        """
         writer = self.writer()
-        config, names = self.config, writer.names
-        sizes = [check_event(event, config) for event in events]
-        topics = dict.fromkeys([event.topic for event in events])
-        new_topics = [topic for topic in topics if topic not in names]
-        for topic in new_topics:
-            check_topic(topic, config)
-        return writer.submit(Call(events, sizes, sum(sizes), notes), new_topics, wait=wait)
+        if at_once and self._in_memory:
+            places = writer.commit_at_once(events, notes)
+            if places is not None:
+                return places
+        writer.submit(events, notes, Notice(tell), wait=False)
+        return None
 
     def retain(self, policies: Mapping[str, model.Retention], now: float) -> dict[str, int]:
         """Delete each topic's oldest events beyond its policy; return how many were deleted.
@@ -137,12 +149,10 @@ class EventLog:
                 detail = f"the record of topic number {number} is damaged"
                 finding = errors.Finding(errors.FindingKind.UNREADABLE, detail=detail)
                 raise errors.CorruptLogError(finding.sentence(), (finding,))
-        infos = [self._info(row) for row in rows.values()]
-        known = {info.name for info in infos}
+        infos = {row.name: self._info(row) for row in rows.values()}
         for name, bars in self._barred.items():
-            if name not in known:
-                infos.append(TopicExtent(name, bars[0].start, bars[-1].end, 0, b""))
-        return infos
+            infos.setdefault(name, TopicExtent(name, bars[0].start, bars[-1].end, 0, b""))
+        return [*infos.values()]
 
     def topic(self, name: str) -> TopicExtent | None:
         """One topic's extent; None if the log has never seen it."""
@@ -400,12 +410,10 @@ class EventLog:
 
     def within(self, name: str, start: int, limit: int, read: reader.RangeReader[Any]) -> Any:
         """Have `read` read a range that may be served, in one snapshot; None if there is none."""
-        if start < 0 or limit < 1:
-            raise (
-                errors.OffsetAheadError(name, start, 0)
-                if start < 0
-                else ValueError("limit is below 1")
-            )
+        if start < 0:
+            raise errors.OffsetAheadError(name, start, 0)
+        if limit < 1:
+            raise ValueError("limit is below 1")
         bar = reader.next_bar(self._barred.get(name, []), start)
         if bar is not None and bar.start <= start:
             raise errors.DamagedRangeError(bar)

@@ -78,8 +78,3 @@ def regrets(batch: list[Taken], error: StoreError) -> tuple[str, tuple[Hashable,
 def halves(batch: list[Taken]) -> list[list[Taken]]:
     """A batch as two."""
     return [batch[: len(batch) // 2], batch[len(batch) // 2 :]]
-
-
-def store_error(error: BaseException) -> StoreError:
-    """What went wrong, as an error of the log's."""
-    return error if isinstance(error, StoreError) else StoreError(str(error))
