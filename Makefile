@@ -10,7 +10,7 @@ UV ?= uv
 help:
 	@echo "make demo          run real nodes with every protocol, kill some, write report.html"
 	@echo "make compare       compare four protocols in the simulator"
-	@echo "make test-quick    run a part of the tests that touches every package, in two to three minutes"
+	@echo "make test-quick    run a part of the tests that touches every package, in a minute"
 	@echo "make test          run the tests"
 	@echo "make test-slow     run the tests that take minutes"
 	@echo "make test-pythons  run test-quick with other Pythons: PYTHONS= names or paths"
@@ -53,8 +53,10 @@ test: $(READY)
 test-slow: $(READY)
 	$(VENV)/bin/python -m pytest -m slow -n 2 --dist loadgroup
 
-# Every Python that docs/stability.md claims, in an environment of its own under build/pythons.
-PYTHONS ?= python3.11 python3.12 python3.13
+# Every Python that docs/stability.md claims, in an environment of its own under build/pythons: those
+# that pyenv has, and the others by their names.
+PYTHONS ?= $(foreach version,3.11 3.12 3.13,\
+	$(firstword $(wildcard $(HOME)/.pyenv/versions/$(version).*/bin/python) python$(version)))
 test-pythons:
 	for python in $(PYTHONS); do \
 		env=build/pythons/$$($$python -c 'import platform; print(platform.python_version())') && \

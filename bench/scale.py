@@ -2,7 +2,7 @@
 messages reach every one of them, in at most 60 kB of memory per simulated peer.
 
 Everybody dials the first peer, 5,000 in a second, and membership does the rest; GossipSub with
-trunk spreads what is published half a minute after the last has come. Every size runs in a process
+trunk spreads what one of them publishes 15 s after the last has come. Every size runs in a process
 of its own, so that its peak of memory is its own; what the interpreter takes before is not counted.
 
     python bench/scale.py                            1,000 and 10,000 peers
@@ -39,8 +39,8 @@ def scenario_of(peers: int, seed: int) -> Scenario:
             "seed": seed,
             "topology.kind": "self-formed",
             "parameters": {"trunk": True},
-            "workload": {"messages": 5, "rate": 1.0, "size": "1kib"},
-            "warm_up": "30s",
+            "workload": {"messages": 5, "rate": 1.0, "publishers": 1, "size": "1kib"},
+            "warm_up": "15s",
             "cool_down": "10s",
         }
     )

@@ -50,7 +50,7 @@ def tell(machine: Radius, peer: bytes, owners: list[bytes]) -> None:
 
 def measured(by_neighbour: bool) -> list[str]:
     """One row of the table."""
-    config = RadiusConfig(overlay="links", sub_hops=2, pub_hops=2, gather=0.0)
+    config = RadiusConfig(overlay="links", sub_hops=2, pub_hops=2, gather=0.0, serving="all")
     machine = Radius(SimulatedIdentity(ME), random.Random(1), config)
     feed(machine, Start())
     for neighbour in (HONEST, LIAR):

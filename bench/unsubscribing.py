@@ -16,7 +16,7 @@ from rumormill.sim.churn import Unsubscribing
 from rumormill.sim.run import run_scenario
 from rumormill.sim.scenario import Scenario, Topology, Workload
 
-ENTRIES = ("floodsub", "gossipsub", "pulsarcast", "skipring", "radius", "radius:few")
+ENTRIES = ("floodsub", "gossipsub", "pulsarcast", "skipring", "radius:design", "radius")
 HEADS = (
     "protocol",
     "failed of planned",

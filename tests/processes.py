@@ -6,16 +6,19 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any, Self
 
+from forked import Child
+
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "src"
 RUMORMILL = (sys.executable, "-m", "rumormill")
 
-PATIENCE = 300.0
+PATIENCE = 600.0
 """Seconds after which a silent program is called stuck; no test waits for time to pass."""
 
 
@@ -28,16 +31,32 @@ def environment(**extra: str) -> dict[str, str]:
 def rumormill(
     *arguments: str | Path, cwd: Path | None = None, stdin: str | None = None, **extra: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run `rumormill` with these arguments and wait for it; `extra` goes to its environment."""
-    return subprocess.run(
-        [*RUMORMILL, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=cwd,
-        input=stdin,
-        env=environment(**extra),
-    )
+    """Run `rumormill` with these arguments and wait for it; `extra` goes to its environment.
+
+    It is forked (`forked`), unless `extra` has something to say to Python.
+    """
+    words, env = [str(each) for each in arguments], environment(**extra)
+    if any(key.startswith("PYTHON") for key in extra):
+        return subprocess.run(
+            [*RUMORMILL, *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=cwd,
+            input=stdin,
+            env=env,
+        )
+    with contextlib.ExitStack() as stack:
+        said, heard, errors = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(3)]
+        said.write(stdin or "")
+        said.seek(0)
+        code = Child(words, env, cwd, (said, heard, errors)).wait()
+        return subprocess.CompletedProcess(words, code, *[_read(each) for each in (heard, errors)])
+
+
+def _read(file: IO[str]) -> str:
+    file.seek(0)
+    return file.read()
 
 
 def examined(*arguments: str | Path) -> tuple[int, dict[str, dict[str, str]]]:
@@ -62,13 +81,7 @@ class Program:
         self._apart = options.get("start_new_session", False)
         self._heard = 0
         self._changed = threading.Condition()
-        self.process: subprocess.Popen[str] = subprocess.Popen(
-            command,
-            text=True,
-            stdout=subprocess.PIPE,
-            **{"stdin": subprocess.DEVNULL, "stderr": subprocess.PIPE, "env": environment()}
-            | options,
-        )
+        self.process = self._started(command, options)
         said = ((self.process.stdout, self.output), (self.process.stderr, self.errors))
         self._readers = [
             threading.Thread(target=self._read, args=(pipe, lines), daemon=True)
@@ -78,6 +91,12 @@ class Program:
         self._open = len(self._readers)
         for reader in self._readers:
             reader.start()
+
+    def _started(
+        self, command: Sequence[str | Path], options: dict[str, Any]
+    ) -> subprocess.Popen[str] | Child:
+        usual = {"stdin": subprocess.DEVNULL, "stderr": subprocess.PIPE, "env": environment()}
+        return subprocess.Popen(command, text=True, stdout=subprocess.PIPE, **usual | options)
 
     def _read(self, pipe: IO[str], lines: list[str]) -> None:
         with pipe:
@@ -161,7 +180,18 @@ class Program:
 
 
 class Terminal(Program):
-    """A `rumormill` command that runs beside the test."""
+    """A `rumormill` command that runs beside the test; it is forked (`forked`)."""
 
     def __init__(self, *arguments: str | Path, **extra: str) -> None:
-        super().__init__([*RUMORMILL, *arguments], env=environment(**extra))
+        super().__init__([str(each) for each in arguments], env=environment(**extra))
+
+    def _started(
+        self, command: Sequence[str | Path], options: dict[str, Any]
+    ) -> subprocess.Popen[str] | Child:
+        pipes = [os.pipe() for _ in "12"]
+        with contextlib.ExitStack() as stack:
+            nothing = stack.enter_context(open(os.devnull))
+            out, err = [stack.enter_context(os.fdopen(end, "w")) for _, end in pipes]
+            child = Child([*map(str, command)], options["env"], None, (nothing, out, err))
+        child.stdout, child.stderr = [os.fdopen(end) for end, _ in pipes]
+        return child

@@ -59,9 +59,9 @@ def test_an_event_is_had_after_its_author_was_killed(homes: Path) -> None:
             done = rumormill("get", UNKNOWN, *away)
             assert (done.returncode, done.stdout) == (1, "")
             assert "whoever could be asked has not got it" in done.stderr
-            done = rumormill("get", UNKNOWN, "--timeout", "0.1", "--home", homes / "c")
+            done = rumormill("get", UNKNOWN, "--timeout", "0.001", "--home", homes / "c")
             assert (done.returncode, done.stdout) == (3, "")
-            assert "not found within 0.1 seconds" in done.stderr
+            assert "not found within 0.001 seconds" in done.stderr
 
 
 def test_what_cannot_be_had_is_said_in_one_sentence(homes: Path) -> None:

@@ -166,7 +166,7 @@ def test_a_dead_daemons_socket_is_ignored_and_replaced(home: Path) -> None:
 def test_a_program_that_holds_the_home_and_lets_nobody_in_is_named(home: Path) -> None:
     """Every verb that needs the node says who has the home, and what to call there."""
     says = f"process {os.getpid()} has {home} open and serves no control socket; there, call"
-    with SyncNode(home):
+    with SyncNode(home, control=False):
         for verb in (("pub", "t", "x"), ("peers",), ("ticket",), ("reload",), ("sync",)):
             fails(*verb, "--home", home, code=1, says=says)
 

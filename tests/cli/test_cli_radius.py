@@ -51,7 +51,7 @@ def test_the_rules_compared() -> None:
     """One command compares both rules with GossipSub on the same graph and workload."""
     scenario = Path(SCENARIOS / "radius-sparse.toml")
     small = ["--peers", "60", "--set", "network_size=60", "--topics", "6"]
-    compare = ["--compare", "radius,radius:few,gossipsub"]
+    compare = ["--compare", "radius:design,radius,gossipsub"]
     done = rumormill("sim", str(scenario), *small, *compare, "--json")
     assert done.returncode == 0, done.stderr
     everybody, few, gossipsub = json.loads(done.stdout)["runs"]

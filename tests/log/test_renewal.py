@@ -147,6 +147,8 @@ def test_an_open_log_takes_a_backup_and_uses_no_offset_again(home: Path, tmp_pat
             ("news", 100, 150),
             ("later", 0, 5),
         }
+        dates = {name: row.received_max for name, row in log.writer().topics.items()}
+        assert dates == {"news": 1149.0, "later": 1004.0}  # numbers given out do not come again
         assert log.append([make_event(7, "later")]).result()[0].offset == 5
         assert log.append([make_event(777)]).result()[0].offset == 150
         assert offsets(log) == [*range(100), 150]

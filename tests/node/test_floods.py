@@ -5,6 +5,7 @@ import contextlib
 import importlib.util
 import secrets
 import sys
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,27 @@ from typing import Any
 import pytest
 from hostile_peer import MESHSUB, HostilePeer
 
-from live_nodes import honest_pair, run, take, until
+from live_nodes import HonestPair, honest_pair, run, take, until
 from rumormill import Node
 from rumormill.core.errors import LocalError
 from rumormill.libp2p import turns
 from rumormill.libp2p.admission import origin_of
+from rumormill.libp2p.autonat import (
+    DIAL_BACK,
+    DIAL_REQUEST,
+    DialBack,
+    DialRequest,
+    encode_message,
+)
+from rumormill.libp2p.circuit import HOP, STOP, Hop, HopMessage, Named, Stop, StopMessage
 from rumormill.libp2p.connection import Connection
+from rumormill.libp2p.dcutr import DCUTR, Punch, PunchMessage
+from rumormill.libp2p.identify import IDENTIFY
+from rumormill.libp2p.services import PING
 from rumormill.node.config import NodeConfig
+from rumormill.node.peer_clocks import CLOCK
 from rumormill.node.readers import SLOW_PEER, STUCK_PEER
+from rumormill.wire.frames import frame
 from rumormill.wire.keys import PrivateKey
 
 
@@ -91,6 +105,61 @@ def test_a_flood_is_cut_off_and_kept_out_and_an_honest_pair_goes_on(flood: str) 
             attacking.cancel()
             await asyncio.gather(attacking, return_exceptions=True)
             await pair.more()
+
+    run(story)
+
+
+STRANGER = bytes(PrivateKey(bytes(32)).peer_id)
+TALKS = {
+    "identify": (IDENTIFY, b""),
+    "ping": (PING, bytes(32)),
+    "clock": (CLOCK, b""),
+    "RPC streams": (MESHSUB, b""),
+    "reservations": (HOP, HopMessage(Hop.RESERVE).encode()),
+    "circuits": (HOP, HopMessage(Hop.CONNECT, Named(STRANGER)).encode()),
+    "relays' calls": (STOP, StopMessage(Stop.CONNECT, Named(STRANGER)).encode()),
+    "dial requests": (DIAL_REQUEST, encode_message(DialRequest((), 1))),
+    "dial-backs": (DIAL_BACK, DialBack(1).encode()),
+    "hole punches": (DCUTR, PunchMessage(Punch.CONNECT).encode()),
+}
+"""What each stream of such a flood is for, and the one message on it."""
+
+
+async def talk(mallory: HostilePeer, protocol: str, said: bytes) -> None:
+    """Open stream after stream, by all rules: few at a time, each of them ended in order."""
+    data = said if protocol == PING else frame(said) if said else b""
+    under_way: deque[int] = deque()
+    while not mallory.closed:
+        if len(under_way) < 8:
+            with contextlib.suppress(LocalError):  # the node hangs up
+                under_way.append(mallory.open(protocol, data))
+                mallory.session.end(under_way[-1])
+                mallory.flush()
+        elif under_way[0] not in mallory.session._streams or mallory.heard.get(under_way[0]):
+            under_way.popleft()
+        await mallory.drain()
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("flood", TALKS)
+def test_a_flood_of_short_talks_is_cut_off_and_an_honest_pair_goes_on(flood: str) -> None:
+    """Whatever for, and however politely: streams are not for nothing."""
+
+    async def story() -> None:
+        config = NodeConfig(close_timeout=0.2)
+        async with Node(None, be_relay=True, config=config) as alice, Node(None) as bob:
+            pair = HonestPair(alice, bob)
+            await pair.start()
+            async with HostilePeer() as mallory:
+                await mallory.connect(alice)
+                mallory.hello("from bob")
+                talking = asyncio.ensure_future(talk(mallory, *TALKS[flood]))
+                while not any(reason.startswith("cut-off-") for reason in alice.refusals):
+                    await pair.more(1)
+                await until(lambda: mallory.closed, "it is cut off")
+                await talking
+            await pair.more()
+            await pair.stop()
 
     run(story)
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import resource
+import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,10 +13,11 @@ import pytest
 
 from live_nodes import pair, run, take, until
 from rumormill.core.errors import LocalError
-from rumormill.log import EventLog
+from rumormill.log import EventLog, repair
 from rumormill.log.errors import NoDescriptorsError
 from rumormill.node.node import Node
 from rumormill.wire.keys import PrivateKey
+from store_samples import damage, fill
 
 
 @contextlib.contextmanager
@@ -111,3 +113,20 @@ def test_a_log_that_cannot_be_opened_says_so_and_is_whole(home: Path) -> None:
                 assert spare > 2, "it was opened out of nothing"
     with EventLog(home) as log:
         assert not log.verify().findings
+
+
+def test_a_repair_without_descriptors_gives_nothing_up(home: Path, tmp_path: Path) -> None:
+    """What cannot be opened for want of one is not damaged: it is as it was, and only what is
+    damaged is lost in the end."""
+    with EventLog(home) as log:
+        fill(log, 100)
+    damage(home, 20)
+    for spare in range(12):
+        copy = tmp_path / f"{spare}"
+        shutil.copytree(home, copy)
+        with no_descriptors(spare), contextlib.suppress(NoDescriptorsError):
+            repair(copy)
+            assert spare > 2, "it was repaired out of nothing"
+        repair(copy)
+        with EventLog(copy) as log:
+            assert log.losses("news") == [(20, 21)]

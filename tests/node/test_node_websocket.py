@@ -15,11 +15,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from live_nodes import run, take, until
 from processes import environment
 from rumormill.core.errors import LocalError
-from rumormill.libp2p import transports, websocket
+from rumormill.libp2p import listening, transports, websocket
 from rumormill.node.config import NodeConfig
 from rumormill.node.identity import create_network
 from rumormill.node.node import Node
-from rumormill.wire.multiaddr import Way
+from rumormill.wire.multiaddr import Multiaddr, Way
 
 WS = "/ip4/127.0.0.1/tcp/0/ws"
 
@@ -134,6 +134,32 @@ def test_with_tls_the_certificate_is_checked(
 
     run(lambda: story(trusted=False))
     run(lambda: story(trusted=True))
+    transports._authorities.cache_clear()
+
+
+def test_silent_sockets_before_tls_keep_nobody_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than there are places, and none of them says a word: the oldest makes room."""
+    config = certificate(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", config.tls_certificate)
+    monkeypatch.setattr(listening, "_TLS_TIMEOUT", 600.0)  # none of them goes by itself
+    transports._authorities.cache_clear()
+
+    async def story() -> None:
+        listen = "/ip4/127.0.0.1/tcp/0/tls/ws"
+        async with Node(None, listen=listen, config=config) as alice, Node(None) as bob:
+            endpoint = Multiaddr.parse(alice.tickets[0]).endpoint
+            assert endpoint is not None
+            silent = [
+                (await asyncio.open_connection(endpoint.host, endpoint.port))[1] for _ in range(70)
+            ]
+            await bob.connect(alice.tickets[0])
+            assert alice.refusals["too-many-upgrades"] >= 7
+            for each in silent:
+                each.close()
+
+    run(story)
     transports._authorities.cache_clear()
 
 

@@ -4,12 +4,14 @@ import asyncio
 import contextlib
 from typing import Any
 
+import pytest
 from hostile_peer import MESHSUB, HostilePeer
 from parlour import MAX_MESSAGE, PARLOUR, QUERY, ask, guest, tell_where
 
 from live_nodes import HonestPair, honest_pair, run, take, until
 from rumormill.core.errors import LocalError
 from rumormill.core.inputs import Answered, Asked
+from rumormill.node import queries
 from rumormill.node.config import NodeConfig
 from rumormill.node.intake import StorageQuota
 from rumormill.node.node import Node
@@ -244,5 +246,23 @@ def test_when_there_are_too_many_questions_whoever_has_most_loses_one() -> None:
                 await until(lambda: ann.refusals.get("too-many-questions"), "there are too many")
                 driver: Any = ann._driver
                 assert driver.queries._askers[bob.id], "bob's question is not among those that go"
+
+    run(story)
+
+
+def test_questions_are_not_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks more than anybody needs to, and is answered each time, is cut off all the same."""
+    monkeypatch.setattr(queries, "_PRICE", 40.0)  # a flood is 25 then, and not 20,000
+
+    async def story() -> None:
+        config = NodeConfig(close_timeout=0.2)
+        async with Node(None, protocol=PARLOUR, config=config) as ann, HostilePeer() as peer:
+            await peer.connect(ann)
+            stream = peer.open(QUERY)
+            for _ in range(30):
+                with contextlib.suppress(LocalError):  # the node hangs up
+                    peer.say(stream, frame(b"echo"))
+            await until(lambda: peer.closed, "it is cut off")
+            assert ann.refusals["cut-off-questions"] == 1
 
     run(story)

@@ -29,7 +29,7 @@ PROTOCOLS: Final[dict[str, dict[str, Any]]] = {
     "pulsarcast, open": {"protocol": "pulsarcast", "preset": "open"},
     "skipring": {"protocol": "skipring"},
     "radius": {"protocol": "radius"},
-    "radius, few": {"protocol": "radius", "preset": "few"},
+    "radius, design": {"protocol": "radius", "preset": "design"},
 }
 WEATHERS: Final[dict[str, dict[str, Any]]] = {
     "calm": {"links": Links(latency="planetlab")},

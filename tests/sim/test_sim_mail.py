@@ -109,7 +109,7 @@ def test_warm_routes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for target in (1, 2, 1, 3):
         net.mail(0, target, "x")
         net.run(1.0)
-    assert list(net.host(0).warm) == [net.host(1).id, net.host(3).id]
+    assert net.host(0).warm.keys() == {net.host(1).id, net.host(3).id}
     net.mail(0, 2, "cold")
     net.mail(0, 3, "warm")
     net.run(1.0)

@@ -21,7 +21,7 @@ TABLE = Path(__file__).with_name("trace_hashes.json")
 PROTOCOLS = (
     *[(name, "default") for name in PROTOCOL_NAMES],
     ("gossipsub", "ethereum"),
-    ("radius", "few"),
+    ("radius", "design"),
 )
 WEATHERS: dict[str, dict[str, Any]] = {
     "calm": {

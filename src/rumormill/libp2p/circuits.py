@@ -153,7 +153,7 @@ class _Swarm(Protocol):
     book: AddressBook
     connections: dict[PeerId, Connection]
 
-    def count(self, reason: str) -> None: ...
+    def refuse(self, peer: PeerId, reason: str) -> None: ...
 
     def new_connection(self, expected_peer: PeerId | None = None) -> Connection: ...
 
@@ -204,15 +204,16 @@ class Circuits:
             async with asyncio.timeout(swarm.config.negotiation_timeout):
                 message = StopMessage.decode(await dialogue.read())
         except PeerError as error:
-            swarm.count(error.reason)
+            swarm.refuse(relay.remote_peer, error.reason)
             refusal = Status.MALFORMED_MESSAGE
         except (LocalError, TimeoutError):
             dialogue.give_up()
             return
         if message is not None and (message.type is not Stop.CONNECT or message.peer is None):
+            swarm.refuse(relay.remote_peer, "circuit-unexpected")
             refusal = Status.UNEXPECTED_MESSAGE
         elif relay.relay or not self.reserved(relay.remote_peer):
-            swarm.count("circuit-without-reservation")
+            swarm.refuse(relay.remote_peer, "circuit-without-reservation")
             refusal = Status.PERMISSION_DENIED
         dialogue.say(StopMessage(Stop.STATUS, status=refusal).encode())
         if refusal is not Status.OK or message is None:

@@ -2,7 +2,8 @@
 
 asyncio's own server, when no descriptor is left, reports each failure of a burst and tries again
 without pause. The rule here: what cannot be taken is counted, and tried again in a while; whoever
-waits meanwhile does so in the kernel's queue.
+waits meanwhile does so in the kernel's queue. Handshakes of TLS have places, which are shared out
+as those of our own are (`admission`): who is silent there keeps nobody out.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
 from rumormill.core.errors import LocalError
+from rumormill.libp2p.admission import Origin, Places, origin_of
 from rumormill.wire.multiaddr import Multiaddr, Way
 
 _BACKLOG: Final = 256
@@ -46,8 +48,9 @@ class Listening:
         self.expected: dict[str, Callable[[], asyncio.Protocol]] = {}
         """Hosts from which a connection is awaited that is not as others are, and what is made."""
         self._plain: list[socket.socket] = []
-        self._securing: dict[asyncio.Task[None], None] = {}
+        self._securing: Places[asyncio.Task[None]] = Places(_MAX_SECURING)
         """Handshakes of TLS that are not done."""
+        self._tasks: dict[asyncio.Task[None], None] = {}
 
     async def listen(self, host: str, port: int, layer: Layer = PLAIN) -> None:
         """Take connections at a TCP address from now on."""
@@ -97,7 +100,7 @@ class Listening:
 
     async def close(self) -> None:
         """Take none any more."""
-        tasks = [*self._sockets.values(), *self._securing]
+        tasks = [*self._sockets.values(), *self._tasks]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -123,20 +126,27 @@ class Listening:
                 self._count("no-descriptors")
                 await asyncio.sleep(_PAUSE)
                 continue
+            host = address[0] if address else ""  # a socket in a file names nobody
             if layer.tls is None:
                 try:
-                    host = address[0] if address else ""  # a socket in a file names nobody
                     make = self.expected.get(host) or partial(self._made, layer)
                     await loop.connect_accepted_socket(make, accepted)
                 except OSError:
                     accepted.close()
-            elif len(self._securing) >= _MAX_SECURING:
-                self._count("too-many-upgrades")
-                accepted.close()
             else:  # a handshake that others must not wait for
-                task = asyncio.ensure_future(self._secure(accepted, layer))
-                self._securing[task] = None
-                task.add_done_callback(self._securing.pop)
+                self._begin_securing(accepted, layer, origin_of(host))
+
+    def _begin_securing(self, accepted: socket.socket, layer: Layer, origin: Origin) -> None:
+        if self._securing.full:
+            self._count("too-many-upgrades")
+            going = self._securing.candidates(origin, ties=True)[0]
+            self._securing.remove(going)
+            going.cancel()
+        task = asyncio.ensure_future(self._secure(accepted, layer))
+        self._securing.add(task, origin)
+        self._tasks[task] = None
+        task.add_done_callback(self._securing.remove)
+        task.add_done_callback(self._tasks.pop)
 
     def _made(self, layer: Layer) -> asyncio.Protocol:
         return layer.around(self._make())

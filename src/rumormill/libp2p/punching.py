@@ -182,7 +182,7 @@ class Punching:
     async def _on_dcutr(self, connection: Connection, dialogue: Dialogue) -> None:
         peer = connection.remote_peer
         if not connection.relay or not connection.outbound or peer in self._open:
-            self._swarm.count("dcutr-unexpected")
+            self._swarm.refuse(peer, "dcutr-unexpected")
             dialogue.give_up()
             return
         self._open[peer] = None
@@ -211,7 +211,7 @@ class Punching:
         except (LocalError, TimeoutError):
             dialogue.give_up()
         except PeerError as error:
-            self._swarm.count(error.reason)
+            self._swarm.refuse(peer, error.reason)
             dialogue.give_up()
         finally:
             del self._open[peer]

@@ -178,7 +178,7 @@ class AutoNat:
             self._swarm.dialling_back.pop(connection.remote_peer, None)
             dialogue.give_up()
 
-    async def _on_back(self, _: Connection, dialogue: Dialogue) -> None:
+    async def _on_back(self, connection: Connection, dialogue: Dialogue) -> None:
         """Somebody says a number."""
         try:
             async with asyncio.timeout(_TIMEOUT):
@@ -191,7 +191,7 @@ class AutoNat:
             dialogue.say(autonat.HEARD)
             dialogue.end()
         else:
-            self._swarm.count("autonat-unknown-number")
+            self._swarm.refuse(connection.remote_peer, "autonat-unknown-number")
             dialogue.give_up()
 
     # Dialling back.
@@ -206,7 +206,7 @@ class AutoNat:
             answer = await self._deal_with(connection, dialogue, request)
         except (LocalError, PeerError, TimeoutError) as error:
             if isinstance(error, PeerError):
-                self._swarm.count(error.reason)
+                self._swarm.refuse(connection.remote_peer, error.reason)
             dialogue.give_up()
             return
         dialogue.say(encode_message(answer))
@@ -227,7 +227,7 @@ class AutoNat:
                 time.monotonic(),
             )
         if isinstance(chosen, Refused):
-            self._swarm.count(chosen.reason)
+            self._swarm.refuse(connection.remote_peer, chosen.reason)
             return DialResponse(chosen.status)
         try:
             if chosen.cost:

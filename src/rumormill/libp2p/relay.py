@@ -57,6 +57,8 @@ class _Swarm(Protocol):
 
     def count(self, reason: str) -> None: ...
 
+    def refuse(self, peer: PeerId, reason: str) -> None: ...
+
     def spawn(self, work: Coroutine[Any, Any, None]) -> None: ...
 
 
@@ -96,7 +98,7 @@ class Relay:
                 self._refuse(dialogue, Refusal(Status.UNEXPECTED_MESSAGE, "relay-unexpected"))
 
     def _refuse(self, dialogue: Dialogue, refusal: Refusal) -> None:
-        self._swarm.count(refusal.reason)
+        self._swarm.refuse(dialogue.stream.connection.remote_peer, refusal.reason)
         dialogue.say(HopMessage(Hop.STATUS, status=refusal.status).encode())
         dialogue.end()
 

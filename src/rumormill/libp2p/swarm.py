@@ -59,6 +59,10 @@ MAX_CIRCUITS: Final = 64
 """Likewise of those that become connections with others, through one relay: a few times the links
 that a node keeps."""
 BANNED: Final = "banned"
+_STREAM: Final = 1.0
+"""What a stream that a peer opens costs it (`admission`). Our choice: honest peers open a handful
+on a connection, and no one who floods by talks that are short and in order opens them for nothing.
+"""
 
 
 class Swarm(Dialling):
@@ -96,6 +100,8 @@ class Swarm(Dialling):
             IDENTIFY_PUSH: lambda *_: ReadIdentify(self._learn, self.count),
             PING: lambda *_: AnswerPing(),
         }
+        self.prices: dict[str, float] = {STOP: 0.0}
+        """Where a stream costs something else: a relay opens them for others, who pay there."""
         self.on_cut_off: Callable[[PeerId, str], None] = lambda *_: None
         self._all: dict[Connection, None] = {}
         self._upgrading: Places[Connection] = Places(config.max_pending_upgrades)
@@ -196,6 +202,15 @@ class Swarm(Dialling):
         """Hold against a peer what it was refused; one that floods is cut off, and kept out."""
         for connection in self._connections_of(peer):
             connection.turn.shorten()
+        self.charge(peer, reason, points)
+
+    def refuse(self, peer: PeerId, reason: str) -> None:
+        """Count what a peer was refused, and hold it against it."""
+        self.count(reason)
+        self.blame(peer, reason)
+
+    def charge(self, peer: PeerId, reason: str, points: float) -> None:
+        """Have a peer pay for what is nothing bad, unless there is far too much of it."""
         for_what = self._conduct.blame(peer, reason, points, self._now())
         if for_what is not None:
             self.cut_off(peer, for_what)
@@ -309,9 +324,10 @@ class Swarm(Dialling):
         """Find the handler of a stream that a peer opened; None when it has too many."""
         most = MAX_CIRCUITS if stream.protocol in (HOP, STOP) else MAX_STREAMS_PER_PROTOCOL
         if connection.streams_of(stream.protocol) > most:
-            self.count("too-many-streams")
-            self.blame(connection.remote_peer, "too-many-streams")
+            self.refuse(connection.remote_peer, "too-many-streams")
             return None
+        if price := self.prices.get(stream.protocol, _STREAM):
+            self.charge(connection.remote_peer, "streams", price)
         return self.services[stream.protocol](connection, stream)
 
     # identify.

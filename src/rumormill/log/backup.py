@@ -36,7 +36,7 @@ KEY_FILE: Final = "identity.key"
 HOME_FILES: Final = (KEY_FILE, "config.toml")
 """What a home has beside its log that is worth keeping, and is a backup's too."""
 _FIRST: Final = 1
-_NOT_THERE: Final = "the backup does not have them, and their offsets stay empty"
+_NOT_THERE: Final = "the backup does not have them; these offsets stay empty"
 
 
 class BackupRefusedError(StoreError):
@@ -83,15 +83,10 @@ def restore(copy: Path | str, place: Path | str | EventLog, *, replace: bool = F
     if home is not None and home.is_dir() and home.samefile(copy):
         raise BackupRefusedError(f"{copy} is that home itself: name the directory of a backup")
     if isinstance(place, EventLog):
-        return place.renew(lambda: _restore(copy, source, _home_of(place), report, replace))
+        return place.renew(lambda home: _restore(copy, source, home, report, replace))
     schema.make_home(Path(place))
     with schema.store_lock(Path(place)):
         return _restore(copy, source, Path(place), report, replace)
-
-
-def _home_of(log: EventLog) -> Path:
-    assert log.home is not None
-    return log.home
 
 
 def _restore(copy: Path, source: Path, home: Path, report: Report, replace: bool) -> Report:
@@ -161,10 +156,12 @@ def _copy_store(
 def _go_on_behind(db: sqlite3.Connection, before: Witness, old: Path) -> list[Finding]:
     """Have a copy go on behind everything that a log had, and keep its notes and positions."""
     heads = {head.name: head for head in before.heads.values()}
+    dates: dict[str, float] = {}
     with contextlib.suppress(sqlite3.Error), contextlib.closing(schema.connect_reader(old)) as live:
-        for each in map(head_of, schema.get_topics(live)[0].values()):
+        for each in schema.get_topics(live)[0].values():
+            dates[each.name] = each.received_max
             if each.name not in heads or heads[each.name].next_offset < each.next_offset:
-                heads[each.name] = each
+                heads[each.name] = head_of(each)
         copy_notes(live, db)
         copy_positions(live, db)
         if schema.has_table(live, "records"):
@@ -185,8 +182,10 @@ def _go_on_behind(db: sqlite3.Connection, before: Witness, old: Path) -> list[Fi
             if row.next_offset < head.next_offset:
                 lost = (row.next_offset, head.next_offset)
                 schema.put_loss(db, row.topic_id, *lost)
-                empty.append(Finding(FindingKind.REPAIRED, head.name, *lost, _NOT_THERE))
+                empty.append(Finding(FindingKind.MISSING, head.name, *lost, _NOT_THERE))
             row.next_offset, row.head_hash = head.next_offset, head.head_hash
+            # Numbers of our own follow the latest date, also that of what is taken back.
+            row.received_max = max(row.received_max, dates.get(head.name, row.received_max))
             schema.put_topics(db, [row])
     return empty
 

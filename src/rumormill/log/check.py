@@ -72,7 +72,7 @@ def damaged(home: Path, findings: Sequence[Finding]) -> errors.CorruptLogError:
     more = f", and {len(findings) - 1} more" if len(findings) > 1 else ""
     return errors.CorruptLogError(
         f"the store {home} is damaged: {findings[0].sentence()}{more}; "
-        "restore a good copy or repair it",
+        "`rumormill restore` a good copy, or `rumormill repair` it",
         findings,
     )
 

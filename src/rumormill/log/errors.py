@@ -152,7 +152,9 @@ class DamagedRangeError(CorruptLogError):
     """The asked events are damaged or lost; reading may go on at `end`."""
 
     def __init__(self, finding: Finding) -> None:
-        super().__init__(f"not served: {finding.sentence()}", (finding,))
+        known = finding.kind is FindingKind.REPAIRED
+        advice = "" if known else "; `rumormill repair` gives it up, or restore a backup"
+        super().__init__(f"not served: {finding.sentence()}{advice}", (finding,))
         self.topic, self.start, self.end = finding.topic, finding.start, finding.end
 
 
@@ -170,6 +172,7 @@ def import_extra(sentence: str, *names: str) -> tuple[Any, ...]:
 
 _READ_ONLY_CODES = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
 _CORRUPT_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_UNREADABLE_CODES = (sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ)
 _READ_ONLY_ERRNOS = (errno.EACCES, errno.EPERM, errno.EROFS)
 _FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
 _DESCRIPTOR_ERRNOS = (errno.EMFILE, errno.ENFILE)
@@ -182,6 +185,11 @@ _LEAST_ROOM = 1 << 20
 def is_corruption(error: sqlite3.Error) -> bool:
     """Whether SQLite itself says that the file is damaged."""
     return _primary_code(error) in _CORRUPT_CODES
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Whether what is in the file cannot be had, now or later: it is damaged, or not readable."""
+    return is_corruption(error) or getattr(error, "sqlite_errorcode", None) in _UNREADABLE_CODES
 
 
 def from_sqlite(error: sqlite3.Error, where: str) -> StoreError:
@@ -197,7 +205,9 @@ def from_sqlite(error: sqlite3.Error, where: str) -> StoreError:
         return CorruptLogError(f"the store {where} is damaged: {error}", ())
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreLockedError(f"the store {where} is locked by another program: {error}")
-    return StoreFailedError(f"the store {where} failed and must be reopened: {error}")
+    return StoreFailedError(
+        f"the store {where} failed and must be reopened (`rumormill repair`, or a restart): {error}"
+    )
 
 
 def has_no_room(error: sqlite3.Error, home: Path) -> bool:
@@ -225,7 +235,10 @@ def from_os(error: OSError, where: str) -> StoreError:
         return StoreFailedError(
             f"in the store {where} a symbolic link stands for {error.filename}: remove it"
         )
-    return StoreFailedError(f"the store {where} failed and must be reopened: {error.strerror}")
+    return StoreFailedError(
+        f"the store {where} failed and must be reopened (`rumormill repair`, or a restart):"
+        f" {error.strerror}"
+    )
 
 
 def _no_descriptors(where: str) -> NoDescriptorsError:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rumormill.log import schema
 from rumormill.log.check import HEADS_NAME, State, examine, find_witness, losses_of
-from rumormill.log.errors import Finding, FindingKind, NotAStoreError, translated
+from rumormill.log.errors import Finding, FindingKind, NotAStoreError, is_damage, translated
 from rumormill.log.event_log import DEFAULT_CONFIG, EventLog
 from rumormill.log.files import sync_directory
 from rumormill.log.heads import Head, HeadsFile, Witness
@@ -51,24 +51,18 @@ def repair(place: Path | str | EventLog, config: StoreConfig = DEFAULT_CONFIG) -
     damaged database file, which stays in the directory under its old name.
     """
     if isinstance(place, EventLog):
-        return place.renew(
-            lambda: _repair(_home_of(place), place.config, anew=place.writer().failed)
-        )
+        return place.renew(lambda home: _repair(home, place.config, anew=place.writer().failed))
     home = Path(place)
     if not home.is_dir():
         raise NotAStoreError(f"there is no rumormill store in {home}")
-    with translated(str(home)), schema.store_lock(home):
+    with schema.store_lock(home):
         return _repair(home, config, anew=False)
-
-
-def _home_of(log: EventLog) -> Path:
-    assert log.home is not None
-    return log.home
 
 
 def _repair(home: Path, config: StoreConfig, *, anew: bool) -> Report:
     """Build the next epoch, if there is a reason to; the caller has the right to write."""
-    with translated(str(home)), contextlib.ExitStack() as cleanup:
+    # What went wrong is told before anything is closed: without that, descriptors may seem left.
+    with contextlib.ExitStack() as cleanup, translated(str(home)):
         witness, complaint = find_witness(home)
         epoch = witness.epoch if witness else schema.latest_epoch(home)
         if epoch == 0:
@@ -82,7 +76,11 @@ def _repair(home: Path, config: StoreConfig, *, anew: bool) -> Report:
 def _open_source(
     path: Path, witness: Witness | None, cleanup: contextlib.ExitStack
 ) -> tuple[sqlite3.Connection | None, State]:
-    """The damaged database, if it can be opened at all, and everything that is wrong with it."""
+    """The damaged database, if it can be read at all, and everything that is wrong with it.
+
+    One that cannot be opened just now, for want of a descriptor or because the disk fails, is not
+    damaged for that: nothing is given up, and the error is raised.
+    """
     nothing = State(findings=[Finding(FindingKind.UNREADABLE, detail=f"{path.name} is unusable")])
     if not path.exists() or path.stat().st_size == 0:
         return None, nothing
@@ -90,13 +88,16 @@ def _open_source(
         source = schema.connect_reader(path)
         cleanup.callback(source.close)
         source.execute("BEGIN")
+        schema.has_schema(source)  # which opens all of its files
         state = examine(source, path, witness, _EVERYTHING)
         try:
             if schema.check_version(source, str(path)) == schema.SCHEMA_VERSION:
                 state.findings += check_index(source, state.topics.values())
         except (sqlite3.Error, NotAStoreError) as error:
             state.findings.append(Finding(FindingKind.UNREADABLE, detail=str(error)))
-    except sqlite3.Error:
+    except sqlite3.Error as error:
+        if not is_damage(error):
+            raise
         return None, nothing
     return source, state
 
@@ -114,7 +115,7 @@ def _rebuild(
     fresh = Witness(store_id, epoch, config.heads_sync_commits, True, heads={})
     fresh.generation = 1 + max(state.generation, witness.generation if witness else 0)
     schema.secure_database(path)
-    with contextlib.closing(schema.connect_writer(path, config)) as target:
+    with contextlib.closing(schema.connect_writer(path, config)) as target, translated(str(home)):
         schema.create_schema(target, store_id)
         builder = _Builder(source, target, fresh.generation)
         for row, head in _pairs(state, witness):
@@ -179,6 +180,8 @@ class _Builder:
         for loss in (*losses, *lost):
             if loss.start < loss.end:
                 schema.put_loss(self._target, new.topic_id, loss.start, loss.end)
+        # Numbers of our own follow the latest date, also that of an event that is given up.
+        new.received_max = max(new.received_max, old.received_max)
         schema.put_topics(self._target, [new])
         window, refusals = likely_window(self._target, new), []
         if self._source is not None:

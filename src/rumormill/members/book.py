@@ -31,7 +31,7 @@ _SHARE: Final = 8
 """One group of addresses has so much of the book: an eighth."""
 
 
-class Known(msgspec.Struct, array_like=True):
+class Known(msgspec.Struct, array_like=True, gc=False):
     """A peer that is remembered."""
 
     peer: PeerId

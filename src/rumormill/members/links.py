@@ -26,7 +26,7 @@ _CROWD: Final = 2
 is come to by all who start, and is rid of most of them when they know others."""
 
 
-class Link(msgspec.Struct):
+class Link(msgspec.Struct, gc=False):
     """A connected peer."""
 
     outbound: bool

@@ -53,17 +53,20 @@ MEMBERS_PROTOCOL: Final = "/rumormill/members/1.0.0"
 
 TABLE: Final = KademliaConfig(
     k=8,
+    replacements=4,
     bootstrap_delay=0.2,
     refresh_interval=900.0,
     refresh_pause=100.0,
+    refresh_contacts=4,
     republish_interval=900.0,
     provider_age=1800.0,
 )
 """The hash table of members. Our choices: it is for finding somebody, not for keeping values, so
-less than the specification's k will do; who joins knows its neighbours at once, lest the one whose
-ticket it has is gone before, and peers at other distances later, because some of those whom it asks
-cost a handshake; for the same reason it looks again every quarter of an hour, while who is gone is
-noticed when it is asked; and a provider that is gone is to be forgotten within half an hour."""
+less than the specification's k will do, and half of that in waiting; who joins knows its neighbours
+at once, lest the one whose ticket it has is gone before, and some peers at other distances later,
+because many of those whom it asks cost a handshake; for the same reason it looks again every
+quarter of an hour, while who is gone is noticed when it is asked; and a provider that is gone is to
+be forgotten within half an hour."""
 
 MEMBER_QUERIES: Final = QuerySpec(
     (MEMBERS_PROTOCOL,),

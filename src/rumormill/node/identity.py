@@ -217,6 +217,7 @@ def _create(path: Path, what: str, content: bytes) -> None:
     """Write a file whole or not at all; one that exists stays as it is, and is an error."""
     try:
         files.make_folder(path.parent)
+        files.keep_name(path.parent)
         draft = _write_draft(path, content)
         try:
             os.link(draft, path)

@@ -109,30 +109,27 @@ class NodeLife:
     ) -> None:
         """Describe a node; nothing is opened before `start`.
 
-        `home` is a directory, made if need be; None keeps everything in memory. `listen` are TCP
-        multiaddrs; port 0 lets the system choose. `announce` are the addresses that others are told
-        instead, as behind a NAT. `protocol` is a name, or the specification of a protocol that is
-        not rumormill's own; `parameters` are its own, by name. `protocol_ids` are the versions that
-        are offered to peers, best first; all unless given. `supervisors` are the tickets of all
-        peers that supervise topics, where the protocol has such; with `supervises` this node is
-        one. `network` is the key file of a private network: nobody without it is talked to.
-        `topic_keys` are the key files of encrypted topics; `policies` are files that say who may
-        publish. `message_id`, `application_score`, `subscription_filter` and `peer_filter` are
-        functions that FloodSub or GossipSub call; see `protocols.registry.Hooks`. `durability` is
-        `fsync` unless there is no home. `observers` see the trace. `retain` says how much of topics
-        is kept: one rule for all, or by topic, that of all others under "". `sync` says whether and
-        how what is missing is got from others; `members`, other nodes; `mdns`, whether also without
-        a ticket, on our links. Others reach it through `relays`, tickets or "auto"; `be_relay`
-        makes it one; `map_port` asks the router for a port. `resume` follows topics as before. With
-        a home, commands and `rumormill.connect` reach it by a socket there, unless `control` is
-        false.
+        `home` is a directory, made if need be; None keeps all in memory. `listen` are TCP
+        multiaddrs; port 0 is any. `announce` are those that others are told instead, as behind a
+        NAT. `protocol` is a name, or the specification of one that is not rumormill's own;
+        `parameters` are its own, by name; `protocol_ids` the versions that peers are offered, best
+        first. `supervisors` are the tickets of all peers that supervise topics, where there are
+        such; with `supervises` this node is one. `network` is the key file of a private network:
+        nobody else is talked to. `topic_keys` are the key files of encrypted topics; `policies` are
+        files that say who may publish. `message_id`, `application_score`, `subscription_filter` and
+        `peer_filter` are functions that FloodSub or GossipSub call; see `protocols.registry.Hooks`.
+        `durability` is `fsync` with a home. `observers` see the trace. `retain` says how much of
+        topics is kept, or of each by its name, of all others under "". `sync` says whether and how
+        what is missing is got from others; `members`, other nodes; `mdns`, also without a ticket.
+        It is reached through `relays`, tickets or "auto"; `be_relay` makes it one; `map_port` asks
+        the router. `resume` follows topics as before; `control` lets commands in.
         """
         self._home = None if home is None else Path(home)
         self._listen, self._announced = listened(listen), announced(announce)
         self._spec = chosen_protocol(protocol, protocol_ids)
         self._settings = self._spec.configure(preset, parameters or {})
         self._supervisors, self._supervises = tuple(supervisors), supervises
-        self._network = None if network is None else Path(network)
+        self._network = network if network is None else Path(network)
         self._config = chosen_settings("config", config, NodeConfig)
         self._store_config = chosen_store(store, durability, self._home)
         self._sync = chosen_settings("sync", sync, SyncConfig)

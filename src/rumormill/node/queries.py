@@ -36,6 +36,9 @@ from rumormill.node.pending_sends import OURSELVES, Dialler
 from rumormill.protocols.registry import QuerySpec
 from rumormill.wire.frames import FrameReader, frame
 
+_PRICE: Final = 0.05
+"""What a question costs its peer (`libp2p.admission`), and so does the stream that it comes on. Our
+choice: 500 a second may be asked all the time, and 20,000 at once."""
 TOO_MANY_QUESTIONS: Final = "too many questions are open"
 UNREAD_ANSWERS: Final = "unread-answers"
 UNANSWERED: Final = "the peer ended without an answer"
@@ -87,6 +90,7 @@ class Queries:
         self._lingering: dict[Carrier, dict[Answering, None]] = {}
         for protocol in spec.protocol_ids:
             swarm.services[protocol] = lambda _, stream: Answering(self, stream)
+            swarm.prices[protocol] = _PRICE
 
     # Our questions.
 
@@ -198,6 +202,7 @@ class Queries:
 
     def put(self, asker: "Answering", peer: PeerId, message: WireMessage) -> None:
         """Put a peer's question to the machine."""
+        self._swarm.charge(peer, "questions", _PRICE)
         if len(self._askers.get(peer, ())) >= self.config.questions_served_per_peer:
             raise PeerError("too-many-questions", "its questions wait for answers")
         if len(self._asked) >= self.config.questions_served:

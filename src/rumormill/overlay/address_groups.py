@@ -7,12 +7,14 @@ door, and fifty peers of a test or of one office share them rightfully.
 
 import ipaddress
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 _IP4, _IP6, _DNS = 4, 41, (53, 54, 55)
 _PREFIXES: Final = {4: 24, 6: 48}
 
 
+@lru_cache(maxsize=1 << 15)
 def network_of_text(address: str) -> str:
     """The network of a connection's address, an IP address or a multiaddr; empty for none."""
     host = address

@@ -41,6 +41,36 @@ class _Network(Protocol):
 class Host(Correspondent):
     """One simulated peer."""
 
+    __slots__ = (
+        "_answering",
+        "_answers",
+        "_commands",
+        "_inbox",
+        "_left",
+        "_news_waiting",
+        "_next_order",
+        "_next_read",
+        "_on_timer",
+        "_paused",
+        "_publishing",
+        "_read_interval",
+        "_timers",
+        "_waiting_requests",
+        "_waiting_timers",
+        "_wake_up",
+        "asks_again",
+        "build",
+        "connecting",
+        "disconnects",
+        "journal",
+        "network",
+        "on_event",
+        "protocols",
+        "receipts",
+        "validation_delay",
+        "verdict",
+    )
+
     def __init__(
         self,
         network: _Network,
@@ -69,6 +99,8 @@ class Host(Correspondent):
         self.verdict: Callable[[Event], inputs.Verdict] | None = None
         self._next_order = self.engine.next_order
         self._timers: dict[Hashable, int] = {}
+        self._on_timer = self._fire
+        """Bound once for all timers."""
         self._paused = False
         self._read_interval = 0.0
         self._next_read = 0.0
@@ -160,7 +192,7 @@ class Host(Correspondent):
 
     def _append(self, effect: effects.Append) -> None:
         journal = self.journal
-        if journal is None:
+        if journal is None or not journal.keeps_events:
             if effect.deliver and self.on_event is not None:
                 self.on_event(effect.event)
             if effect.barrier is not None:
@@ -239,7 +271,7 @@ class Host(Correspondent):
 
     def _set_timer(self, effect: effects.SetTimer) -> None:
         order = self._timers[effect.timer] = self._next_order()
-        self.engine.schedule(effect.at, self._fire, (effect.timer, order))
+        self.engine.schedule(effect.at, self._on_timer, (effect.timer, order))
 
     def _fire(self, armed: tuple[Hashable, int]) -> None:
         timer, order = armed

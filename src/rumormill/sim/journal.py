@@ -67,9 +67,12 @@ class Journal:
         max_age: float | None = None,
         indexed: bool = False,
         sum_bits: int = SUM_BITS,
+        keeps_events: bool = True,
     ) -> None:
         self.commit_delay = commit_delay
         """Seconds from an append to its commit."""
+        self.keeps_events = keeps_events
+        """Whether events are put here at all: not where nobody reads them back."""
         self.trouble = ""
         """Why nothing can be committed now; empty while the disk works."""
         self._limit, self._max_age = limit, max_age
@@ -179,6 +182,11 @@ class Journal:
         """A topic's history."""
         kept = self._topics.get(topic)
         return None if kept is None else kept.history
+
+    def latest(self, topic: Topic, most: int) -> list[Event]:
+        """The last events of a topic, by offset."""
+        kept = self._topics.get(topic)
+        return [] if kept is None else list(kept.events.values())[-most:]
 
     def named(self, tag: bytes) -> Topic | None:
         """The topic with this tag."""

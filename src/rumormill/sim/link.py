@@ -60,6 +60,21 @@ class LinkFaults(msgspec.Struct, frozen=True):
 class Endpoint(ABC):
     """A peer, as what comes from it or goes to it sees it."""
 
+    __slots__ = (
+        "busy",
+        "download",
+        "download_free",
+        "effects",
+        "engine",
+        "id",
+        "machine",
+        "record",
+        "round_trip",
+        "up",
+        "upload",
+        "upload_free",
+    )
+
     machine: Machine
 
     def __init__(self, peer: PeerId, engine: Engine, round_trip: RoundTrip | None) -> None:

@@ -17,7 +17,7 @@ import random
 from abc import abstractmethod
 from itertools import count
 from math import inf
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -58,6 +58,18 @@ UNKNOWN_AFTER: Final = 0.1
 class Correspondent(Endpoint):
     """A peer, as its letters and questions see it."""
 
+    __slots__ = (
+        "address",
+        "asked",
+        "index",
+        "links",
+        "questions",
+        "routes",
+        "session",
+        "up_since",
+        "warm",
+    )
+
     def __init__(
         self, index: int, peer: PeerId, engine: Engine, round_trip: RoundTrip | None
     ) -> None:
@@ -71,7 +83,7 @@ class Correspondent(Endpoint):
         self.routes: dict[PeerId, Route] = {}
         """The ways of its letters that are under way, and those that are not plain."""
         self.warm: dict[PeerId, float] = {}
-        """Where letters go without a handshake, and when one last did, the longest ago first."""
+        """Where letters go without a handshake, and when one last did."""
         self.questions: dict[int, Question] = {}
         """Its own questions that are open, by its machine's number."""
         self.asked: dict[int, Question] = {}
@@ -224,6 +236,7 @@ class Route(Way):
         """Let the sender know, when it can, that a letter did not arrive."""
         source = self.source
         source.routes.pop(self.target.id, None)
+        source.warm.pop(self.target.id, None)
         returned = (parcel, source.session)
         source.engine.schedule(from_time + self.way_back, self._returned, returned)
 
@@ -282,11 +295,15 @@ def fail(question: Question, reason: str) -> None:
         question.asker.notify(AskFailed(question.ask.peer, question.ask.number, reason))
 
 
-def _make_room(host: Correspondent) -> None:
-    """Close the connection that was not used for longest, if there are too many for one more."""
-    if len(host.routes) + len(host.warm) >= MOST_ROUTES:
-        oldest: dict[PeerId, Any] = host.warm or host.routes
-        del oldest[next(iter(oldest))]
+def _keep_warm(host: Correspondent, peer: PeerId, last_used: float) -> None:
+    """Let letters to a peer pass without a handshake, if need be in place of the longest unused.
+
+    Entries stay where they are: a dict whose entries move takes twice the memory.
+    """
+    warm = host.warm
+    if peer not in warm and len(warm) >= MOST_ROUTES:
+        del warm[min(warm, key=warm.__getitem__)]
+    warm[peer] = last_used
 
 
 _time_out = functools.partial(fail, reason=NO_ANSWER)
@@ -383,8 +400,7 @@ class Post:
         """The way to a peer, with a handshake before it where one is needed."""
         route = host.routes.pop(target.id, None)
         if route is None:
-            last_used = host.warm.pop(target.id, -inf)
-            route = self._new_route(host, target, last_used)
+            route = self._new_route(host, target, host.warm.get(target.id, -inf))
         if not route.alive(now):
             route.shake_hands(now)
         route.last_used = now
@@ -397,9 +413,7 @@ class Post:
         route = host.routes.get(target.id)
         if route is None:
             if arriving.can_rest:
-                if target.id not in host.warm:
-                    _make_room(host)
-                host.warm[target.id] = now
+                _keep_warm(host, target.id, now)
                 return
             route = host.routes[target.id] = self._new_route(host, target, now)
         if route.circuit is not circuit:
@@ -408,7 +422,8 @@ class Post:
         route.opens_at = min(route.opens_at, now)
 
     def _new_route(self, host: Correspondent, target: Correspondent, last_used: float) -> Route:
-        _make_room(host)
+        if len(host.routes) >= MOST_ROUTES:
+            del host.routes[next(iter(host.routes))]
         return Route(self, host, target, last_used)
 
     def put_away(self, route: Route) -> None:
@@ -416,7 +431,7 @@ class Post:
         source, target = route.source, route.target
         if source.routes.get(target.id) is route:
             del source.routes[target.id]
-            source.warm[target.id] = route.last_used
+            _keep_warm(source, target.id, route.last_used)
 
     def close_routes(self, host: Correspondent, target: Correspondent) -> None:
         """Let two peers' next letters shake hands again."""

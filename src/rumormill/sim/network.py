@@ -140,7 +140,7 @@ class Network:
     def separated(self, one: Correspondent, other: Correspondent) -> bool:
         """Whether a partition stands between two hosts."""
         group = self._group_of
-        return group.get(one.index, -1) != group.get(other.index, -1)
+        return bool(group) and group.get(one.index, -1) != group.get(other.index, -1)
 
     def dial(self, dialler: Host, peer: PeerId) -> None:
         """Open a connection; a peer that is unknown or out of reach cannot be dialled."""

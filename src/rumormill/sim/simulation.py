@@ -144,23 +144,21 @@ class Simulation:
             scenario.links.bandwidth, scenario.peers, self._randomness("bandwidth")
         )
         hooks = Hooks(addresses=functools.cache(self._addresses_of))
-        disk = scenario.disk
-        troubled = disk.commit_delay > 0 or any(
-            fault.kind in DISK_TROUBLE for fault in scenario.faults
-        )
-        sync = scenario.sync
-        everybody = range(self._hosts)
+        disk, sync, everybody = scenario.disk, scenario.sync, range(self._hosts)
+        read_back = spec.reads_log or sync.enabled or disk.commit_delay > 0
+        read_back |= any(fault.kind in DISK_TROUBLE for fault in scenario.faults)
         deleting = round(disk.fraction * self._hosts)
         bound = dict.fromkeys(self._randomness("retention").sample(everybody, deleting))
         for index in everybody:
             journal: Journal | None = None
-            if spec.reads_log or troubled or sync.enabled or self.members.enabled:
+            if read_back or self.members.enabled:
                 journal = Journal(
                     commit_delay=disk.commit_delay,
                     limit=disk.limit if index in bound else DEFAULT_LIMIT,
                     max_age=disk.max_age if index in bound else None,
                     indexed=sync.enabled,
                     sum_bits=sync.sum_bits,
+                    keeps_events=read_back,
                 )
             given = Given(SimulatedIdentity(peer_id(index)), hooks)
             self.given.append(given)

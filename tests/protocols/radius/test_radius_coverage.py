@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from radius_rig import Bag, Edge, diameter, distances, interest_of, peer_id
 
 from rumormill.core.effects import Mail, Published, SendAll
-from rumormill.core.inputs import NotStored, Publish, Received, Stored
+from rumormill.core.inputs import NotStored, Publish, Received, SendDropped, Stored
 from rumormill.core.trace import FailPublish
 from rumormill.protocols.radius.messages import Frame, Spread
 
@@ -193,7 +193,7 @@ class TestHops:
     def test_the_default_radius_follows_the_size(self) -> None:
         """diameter = ln(10·n), subHops = pubHops = ⌈(diameter + 1) / 2⌉; `few` goes all the way."""
         sizes = (1, 20, 100, 1000, 5000, 10_000)
-        for serving, radii in (("all", (2, 4, 4, 6, 6, 7)), ("few", (16,) * 6)):
+        for serving, radii in (("all", (2, 4, 4, 6, 6, 7)), ("few", (32,) * 6)):
             for peers, hops in zip(sizes, radii, strict=True):
                 machine = Bag(1, [], network_size=peers, serving=serving).machines[0]
                 assert (machine.sub_hops, machine.pub_hops) == (hops, hops)
@@ -246,7 +246,7 @@ class TestFewServers:
         """Unless told otherwise a publisher chooses what costs less, of two ways that cover all."""
         edges = [(one, other) for one in range(30) for other in (one + 1, one + 7, one + 12)]
         graph = 30, [(one, other % 30) for one, other in edges]
-        for subscribers, flooded in (([4, 9], False), (list(range(30)), True)):
+        for subscribers, flooded in (([4, 11], False), (list(range(30)), True)):
             bag = Bag(*graph, network_size=30, serving="few")
             bag.settle()
             for index in subscribers:
@@ -259,6 +259,26 @@ class TestFewServers:
             letters = sum(len(frame.direct) for _, _, frame in bag.sent)
             assert [len(bag.events[index]) for index in subscribers] == [1] * len(subscribers)
             assert (copies > 30, letters) == ((True, 0) if flooded else (False, 2))
+
+    def test_who_is_out_of_reach_of_letters_is_reached_by_a_flood(self) -> None:
+        """That publication floods after all, and so does the next one of the topic."""
+        edges = [(peer, (peer + step) % 30) for peer in range(30) for step in (1, 7, 12)]
+        bag = Bag(30, edges, network_size=30, serving="few")
+        bag.settle()
+        bag.subscribe(4)
+        bag.settle()
+        bag.settle(bag.now + 10)
+        bag.lost = lambda _source, _target, frame: bool(frame.direct)
+        bag.publish(2)
+        bag.settle()
+        assert not bag.events[4]
+        (letter,) = [frame for _, _, frame in bag.sent if frame.direct]
+        bag.feed(2, SendDropped(peer_id(4), letter, "peer out of reach"))
+        bag.settle()
+        assert len(bag.events[4]) == 1
+        bag.publish(2, data=b"next")
+        bag.settle()
+        assert len(bag.events[4]) == 2
 
     def test_a_newcomer_floods(self) -> None:
         """Who has had no neighbour for a while does not know who subscribes."""

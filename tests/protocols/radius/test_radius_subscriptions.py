@@ -24,7 +24,7 @@ from rumormill.protocols.radius.config import RadiusConfig
 from rumormill.protocols.radius.messages import Frame, Spread
 from rumormill.protocols.radius.neighbours import GetNeighbors
 from rumormill.protocols.radius.router import RADIUS, Radius
-from rumormill.protocols.radius.subscriptions import RENEW
+from rumormill.protocols.radius.subscriptions import GATHER, RENEW
 from rumormill.sim.identity import SimulatedIdentity
 from rumormill.sim.latency import constant
 from rumormill.sim.link import QUEUE_FULL, LinkFaults
@@ -99,6 +99,41 @@ class TestRenewal:
         bag.settle(1024.0)
         frames = [frame for source, _, frame in bag.sent if source == 0]
         assert [len(frame.interests) for frame in frames] == [5]
+
+    def test_subscriptions_last_longer_where_many_are_known(self) -> None:
+        """So that renewals come at a bounded rate; whoever knows one takes the next as its own."""
+        bag = Bag(2, [(0, 1)], sub_hops=1, pub_hops=0, renew_rate=0.1)
+        others = tuple(Spread(interest_of(owner, bag.now), 0) for owner in range(10, 20))
+        bag.subscribe(0)
+        bag.feed(0, Received(peer_id(1), Frame(others)))
+        bag.settle()
+        entry = bag.machines[1].subscriptions.interests.find("t", peer_id(0))
+        assert entry is not None
+        begun, since = bag.now, entry.since
+        bag.settle(begun + 24)
+        assert entry.interest.expires == (begun + 124) * 1e6
+        bag.settle(begun + 103)
+        assert entry.interest.expires == (begun + 124) * 1e6
+        bag.settle(begun + 104)
+        assert entry.interest.expires == (begun + 134) * 1e6  # the others are long gone
+        assert entry.since == since
+
+    def test_a_renewal_waits_for_company(self) -> None:
+        """Each hop may take a part of the time that is left; what is news waits for `gather`."""
+        bag = Bag(3, [(0, 1), (1, 2)], sub_hops=2, pub_hops=0, gather=0.1)
+        bag.subscribe(0)
+        assert bag.timers[0, GATHER] == bag.now + 0.1
+        for _ in range(2):
+            bag.settle(bag.now + 0.1)
+        bag.settle(1024.0)
+        assert bag.timers[0, GATHER] == 1024.375
+        bag.settle(1024.375)
+        assert bag.timers[1, GATHER] == pytest.approx(1024.375 + 5.625 / 16)
+        bag.subscribe(1, "news")
+        assert bag.timers[1, GATHER] == 1024.475
+        bag.settle(1024.475)
+        (*_, (_, _, frame)) = [sent for sent in bag.sent if sent[:2] == (1, 2)]
+        assert {spread.interest.topic for spread in frame.interests} == {"t", "news"}
 
     def test_a_crashed_subscriber_is_forgotten_within_ttl_and_clean_period(self) -> None:
         """Everybody knew it; after ttl + clean_interval nobody's table has it."""

@@ -31,7 +31,14 @@ class Victim:
     """A peer with two neighbours, of whom one lies."""
 
     def __init__(self, **config: object) -> None:
-        settings = {"overlay": "links", "sub_hops": 2, "pub_hops": 2, "gather": 0.0, **config}
+        settings = {
+            "overlay": "links",
+            "sub_hops": 2,
+            "pub_hops": 2,
+            "gather": 0.0,
+            "serving": "all",
+            **config,
+        }
         self.now = 1000.0
         self.machine = Radius(
             SimulatedIdentity(peer_id(ME)), random.Random(1), RadiusConfig(**settings)

@@ -60,6 +60,9 @@ class KademliaConfig(Config, frozen=True, kw_only=True):
     refresh_pause: float = 0.0
     """Seconds between the lookups of one refresh. Our choice: none, so that who joins knows peers
     at every distance at once."""
+    refresh_contacts: int = 0
+    """Contacts at a distance that are enough when the table is refreshed: a lookup there asks one
+    peer at a time on each path, and ends with so many. 0 walks to the k closest, as the paper."""
     bootstrap_delay: float = 1.0
     """Seconds from the first contact to the lookup of our own id (js-libp2p: 1 s)."""
     upkeep_interval: float = 60.0
@@ -131,10 +134,12 @@ class KademliaConfig(Config, frozen=True, kw_only=True):
             require(getattr(self, name) > 0, name, "must be positive")
         for name in (
             "corrections", "waiting_lookups", "replacements", "recheck_after", "region",
-            "refresh_pause", "bootstrap_delay", "replicate_interval", "ban_time", "holders",
+            "refresh_pause", "refresh_contacts", "bootstrap_delay", "replicate_interval",
+            "ban_time", "holders",
         ):  # fmt: skip
             require(getattr(self, name) >= 0, name, "must not be negative")
         require(self.replicate_interval <= 12 * HOUR, "replicate_interval", "must be 12 h at most")
         require(self.candidates >= self.k, "candidates", "must be at least k")
-        require(self.holders <= self.k, "holders", "must not exceed k")
+        for name in ("holders", "refresh_contacts"):
+            require(getattr(self, name) <= self.k, name, "must not exceed k")
         require(self.k <= self.limits.closer_peers, "k", "must not exceed limits.closer_peers")

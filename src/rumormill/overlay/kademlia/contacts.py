@@ -8,6 +8,7 @@ keeps its place if it answers.
 """
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Final
 
 from rumormill.core import trace
@@ -27,6 +28,12 @@ interval."""
 OFFENCE_WEIGHT = 1.0
 _REMEMBERED_MAX = 1024
 """Peers that did not answer, and contacts that were lost. Our choice."""
+
+
+@lru_cache(maxsize=1 << 15)
+def _described(peer: PeerId, addresses: tuple[bytes, ...]) -> KadPeer:
+    """A peer as messages name it: one value for all who name it in this process."""
+    return KadPeer(peer, addresses)
 
 
 class Contacts:
@@ -153,9 +160,9 @@ class Contacts:
         """A peer as messages name it, with where it can be reached."""
         contact = self.table.get(peer)
         if contact is None:
-            return KadPeer(peer, self._reachable_at(peer))
+            return _described(peer, self._reachable_at(peer))
         if contact.described is None or now - contact.described_at > self._config.recheck_after:
-            contact.described = KadPeer(peer, self._reachable_at(peer))
+            contact.described = _described(peer, self._reachable_at(peer))
             contact.described_at = now
         return contact.described
 

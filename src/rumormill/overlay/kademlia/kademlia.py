@@ -356,7 +356,7 @@ class Kademlia:
             self.peer,
             seeds,
             k=config.copies if operation.kind is LookupKind.PUT_VALUE else config.k,
-            alpha=1 if getting else config.alpha,
+            alpha=1 if getting or self._fills_bucket(operation) else config.alpha,
             paths=config.paths,
             width=config.candidates,
             limit=_ASKS_PER_LOOKUP,
@@ -372,6 +372,17 @@ class Kademlia:
         """Whether the first value that proves itself ends a search, so that little is asked for:
         one question a path at first, and no further peers beside a value."""
         return operation.kind is LookupKind.GET_VALUE and self.config.quorum == 1
+
+    def _fills_bucket(self, operation: Operation) -> bool:
+        """Whether a lookup is to find some contacts at a distance, and nobody in particular."""
+        walks = operation.kind is LookupKind.FIND_CLOSEST and operation.key != self.peer
+        return walks and operation.internal and self.config.refresh_contacts > 0
+
+    def _suffices(self, operation: Operation) -> bool:
+        """Whether a lookup has found what it wanted before its walk is over."""
+        if self._fills_bucket(operation):
+            return self.contacts.table.around(operation.key) >= self.config.refresh_contacts
+        return self._answers.suffice(operation)
 
     def _radius(self, kind: LookupKind) -> int:
         """How far around a key records are stored and looked for, where that is what is done."""
@@ -402,7 +413,7 @@ class Kademlia:
         lookup = operation.lookup
         if lookup is None:  # an answer that came after its walk was over
             return
-        enough, last = self._answers.suffice(operation), lookup.answers + 1 >= self.config.paths
+        enough, last = self._suffices(operation), lookup.answers + 1 >= self.config.paths
         if self._wants_one(operation) and last and not enough:
             # One question a path was not enough. Whoever named nobody yet is asked before those
             # that the first to answer names: it may be a liar that names its like.

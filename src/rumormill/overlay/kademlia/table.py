@@ -35,7 +35,7 @@ OURSELVES = "kad-ourselves"
 BITS: Final = 256
 
 
-@lru_cache(maxsize=1 << 15)
+@lru_cache(maxsize=1 << 17)
 def position(name: bytes) -> int:
     """Where a peer id or a key stands."""
     return int.from_bytes(sha256(name).digest())
@@ -67,7 +67,7 @@ def key_in_bucket(own: int, bucket: int, randomness: Randomness) -> bytes | None
     return None
 
 
-class Contact(msgspec.Struct):
+class Contact(msgspec.Struct, eq=False, gc=False):
     """A peer that answers questions."""
 
     peer: PeerId
@@ -82,20 +82,11 @@ class Contact(msgspec.Struct):
 
 
 class _Bucket(msgspec.Struct):
-    contacts: dict[PeerId, Contact] = {}
-    replacements: dict[PeerId, Contact] = {}
-    named: list[tuple[int, PeerId]] | None = None
-    """Where those contacts stand that may be named to others; None when that has changed."""
+    """Contacts at one distance; lists, since there are few, and a table has many buckets."""
 
-    def reliable(self) -> list[tuple[int, PeerId]]:
-        """The contacts that did not fail, with their positions."""
-        if self.named is None:
-            self.named = [
-                (contact.position, peer)
-                for peer, contact in self.contacts.items()
-                if not contact.failures
-            ]
-        return self.named
+    contacts: list[Contact] = []
+    """The longest silent first."""
+    replacements: dict[PeerId, Contact] = {}
 
 
 class RoutingTable:
@@ -146,12 +137,11 @@ class RoutingTable:
         contact = self._contacts.get(peer)
         if contact is not None:
             contact.last_seen = now
-            bucket = self._buckets[contact.bucket]
-            if contact.failures:
-                contact.failures = 0
-                bucket.named = None
-            del bucket.contacts[peer]
-            bucket.contacts[peer] = contact
+            contact.failures = 0
+            contacts = self._buckets[contact.bucket].contacts
+            if contacts[-1] is not contact:
+                contacts.remove(contact)
+                contacts.append(contact)
             return ""
         return self._enter(Contact(peer, position(peer), self.bucket_of(peer), network, now))
 
@@ -173,14 +163,13 @@ class RoutingTable:
             return False
         if self._networks.get(network, 0) >= self._config.per_subnet_table:
             return True
-        same = sum([contact.network == network for contact in bucket.contacts.values()])
+        same = sum([contact.network == network for contact in bucket.contacts])
         return same >= self._config.per_subnet_bucket
 
     def _take_in(self, bucket: _Bucket, contact: Contact) -> None:
         self._buckets[contact.bucket] = bucket
         bucket.replacements.pop(contact.peer, None)
-        bucket.contacts[contact.peer] = contact
-        bucket.named = None
+        bucket.contacts.append(contact)
         self._contacts[contact.peer] = contact
         if contact.network:
             self._networks[contact.network] = self._networks.get(contact.network, 0) + 1
@@ -196,7 +185,6 @@ class RoutingTable:
             return False
         contact.failures += 1
         bucket = self._buckets[contact.bucket]
-        bucket.named = None
         if contact.failures < self._config.max_failures and not bucket.replacements:
             return False
         self.remove(peer)
@@ -211,8 +199,7 @@ class RoutingTable:
                 waits_in.replacements.pop(peer, None)
             return
         bucket = self._buckets[contact.bucket]
-        del bucket.contacts[peer]
-        bucket.named = None
+        bucket.contacts.remove(contact)
         if contact.network:
             left = self._networks[contact.network] - 1
             if left:
@@ -231,7 +218,7 @@ class RoutingTable:
         found = self._buckets.get(bucket)
         if found is None or not found.contacts:
             return None
-        contact = next(iter(found.contacts.values()))
+        contact = found.contacts[0]
         return contact if contact.last_seen <= before else None
 
     def neighbourhood(self) -> int:
@@ -270,24 +257,24 @@ class RoutingTable:
         buckets = self._buckets
         shared = shared_bits(self.own, target)
         nearest = buckets.get(shared)
-        found = [] if nearest is None else _sorted(nearest.reliable(), target, without)
+        found = [] if nearest is None else _sorted(nearest.contacts, target, without)
         if len(found) < count:
-            deeper: list[tuple[int, PeerId]] = []
+            deeper: list[Contact] = []
             for number, bucket in buckets.items():
                 if number > shared:
-                    deeper += bucket.reliable()
+                    deeper += bucket.contacts
             found += _sorted(deeper, target, without)
             number = shared
             while len(found) < count and number:
                 number -= 1
                 wider = buckets.get(number)
                 if wider is not None:
-                    found += _sorted(wider.reliable(), target, without)
+                    found += _sorted(wider.contacts, target, without)
         return found[:count]
 
 
-def _sorted(standing: list[tuple[int, PeerId]], target: int, without: PeerId) -> list[PeerId]:
-    """Peers by their distance to a position."""
-    pairs = [(stands ^ target, peer) for stands, peer in standing]
+def _sorted(contacts: list[Contact], target: int, without: PeerId) -> list[PeerId]:
+    """Those who did not fail, by their distance to a position."""
+    pairs = [(each.position ^ target, each.peer) for each in contacts if not each.failures]
     pairs.sort()
     return [peer for _, peer in pairs if peer != without]

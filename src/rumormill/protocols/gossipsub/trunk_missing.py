@@ -51,7 +51,7 @@ _GIVEN_UP: Final = 3.0
 _NEVER: Final = float("inf")
 
 
-class Speaker(msgspec.Struct):
+class Speaker(msgspec.Struct, gc=False):
     """A peer that speaks the extension."""
 
     haves: int = 0

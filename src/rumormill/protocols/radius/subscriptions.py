@@ -41,6 +41,10 @@ RENEW: Final = "renew"
 GREET_RETRY: Final = 1.0
 """Seconds until interests that could not be sent to a neighbour are sent again. Our choice."""
 
+_HOPS_IN_TIME: Final = 16
+"""A renewal that each hop keeps as long as it may is everywhere in time after so many hops. Our
+choice: the diameter of 10^6 peers."""
+
 _EARLY: Final = 0.05
 """What is to be renewed within this part of a `ttl` is renewed together. Our choice."""
 
@@ -73,7 +77,7 @@ class Subscriptions:
     ) -> None:
         self.own: dict[Topic, Entry] = {}
         """Our subscriptions."""
-        self._renews_at = 0.0
+        self._renewal_at = 0.0
         self.interests = InterestTable(config)
         self._identity = identity
         self._randomness = randomness
@@ -108,7 +112,7 @@ class Subscriptions:
         entry = Entry(self._word(topic, expires, now), hops, known.since if known else now)
         self.own[topic] = entry
         self._pass_on(entry, (), now, effects, known.interest.expires if known else 0)
-        if len(self.own) == 1 or self._renewal(entry) < self._renews_at:
+        if len(self.own) == 1 or self._renewal(entry) < self._renewal_at:
             self._set_renewal(now, effects)
 
     def _lasting(self) -> float:
@@ -148,8 +152,8 @@ class Subscriptions:
         return (expires - config.renew_left * lasts) / 1e6
 
     def _set_renewal(self, now: float, effects: Effects) -> None:
-        self._renews_at = max(now, min(map(self._renewal, self.own.values())))
-        effects.append(SetTimer(RENEW, self._renews_at))
+        self._renewal_at = max(now, min(map(self._renewal, self.own.values())))
+        effects.append(SetTimer(RENEW, self._renewal_at))
 
     def widen(self, hops: int, now: float, effects: Effects) -> None:
         """The network turned out to be larger: announce again what has not travelled so far."""
@@ -243,7 +247,7 @@ class Subscriptions:
         """
         gather, left = self._config.gather, until / 1e6 - now
         patient = gather > 0 and left > 0 and not entry.interest.withdrawn
-        at = now + (max(gather, left / self._config.max_hops) if patient else gather)
+        at = now + (max(gather, left / _HOPS_IN_TIME) if patient else gather)
         if at < self._flushes_at:
             self._flushes_at = at
             effects.append(SetTimer(GATHER, at))
