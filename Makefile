@@ -53,8 +53,10 @@ test: $(READY)
 test-slow: $(READY)
 	$(VENV)/bin/python -m pytest -m slow -n 2 --dist loadgroup
 
-# Every Python that docs/stability.md claims, in an environment of its own under build/pythons.
-PYTHONS ?= python3.11 python3.12 python3.13
+# Every Python that docs/stability.md claims, in an environment of its own under build/pythons: those
+# that pyenv has, and the others by their names.
+PYTHONS ?= $(foreach version,3.11 3.12 3.13,\
+	$(firstword $(wildcard $(HOME)/.pyenv/versions/$(version).*/bin/python) python$(version)))
 test-pythons:
 	for python in $(PYTHONS); do \
 		env=build/pythons/$$($$python -c 'import platform; print(platform.python_version())') && \

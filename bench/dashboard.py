@@ -1,11 +1,14 @@
 """What a dashboard costs the node that it shows: processor time, and bytes, with one viewer.
 
-    python bench/dashboard.py [--rate 1000] [--seconds 10] [--json]
+    python bench/dashboard.py [--rate 1000] [--seconds 5] [--rounds 5] [--json]
 
 A node in a process of its own gets events from a publisher at a steady rate. For each view one
 viewer reads the stream as a browser would. The dashboard's own processor time is measured where it
 is spent: in the observer of the trace, in everything that makes a batch, and in the thread that
-reads the log. Without a viewer, every call into the package is counted: there must be none.
+reads the log. What the whole process takes is measured in turns, with a viewer and without, for an
+equal number of deliveries, and so is what the garbage collector takes of it: entries that are kept
+for journeys are found by it, too. Without a viewer, every call into the package is counted: there
+must be none.
 
 The bars (docs/dashboard.md): 1 % of a core and 20 kB a second, at 1,000 deliveries a second.
 """
@@ -13,13 +16,17 @@ The bars (docs/dashboard.md): 1 % of a core and 20 kB a second, at 1,000 deliver
 import argparse
 import asyncio
 import contextlib
+import functools
+import gc
 import json
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from pathlib import Path
 from typing import Any
@@ -35,7 +42,15 @@ TOPIC = "bench"
 GONE = 3.0
 """Seconds after the last viewer until the node has nothing of it any more, instead of a minute."""
 VIEWS = ("overview", "topic", "overlay", "history")
-PACKAGE = str(Path(node_source.__file__).parent)
+
+
+@functools.cache
+def package_of(file: str) -> str:
+    """Whose function it is: of which package of ours, of asyncio, or of others."""
+    parts = Path(file).parts
+    if "rumormill" in parts:
+        return parts[len(parts) - parts[::-1].index("rumormill")].removesuffix(".py")
+    return "asyncio" if "asyncio" in parts or file.endswith("selectors.py") else "others"
 
 
 class Meter:
@@ -43,7 +58,8 @@ class Meter:
 
     def __init__(self) -> None:
         self.spent = 0.0
-        self.calls = 0
+        self.counting = False
+        self.calls: Counter[str] = Counter()
 
     def wrap(self, owner: Any, name: str) -> None:
         inner: Callable[..., Any] = getattr(owner, name)
@@ -66,14 +82,32 @@ class Meter:
         setattr(owner, name, metered)
 
     def count_calls(self) -> None:
-        """Count every call into the package from now on, in this thread and in new ones."""
+        """Count every call from now on, by package, in this thread and in new ones."""
+        if self.counting:
+            return
+        self.counting = True
 
         def see(frame: Any, event: str, _: object) -> None:
-            if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
-                self.calls += 1
+            if event == "call":
+                self.calls[package_of(frame.f_code.co_filename)] += 1
 
         threading.setprofile(see)
         sys.setprofile(see)
+
+
+class Collector:
+    """Processor time of the garbage collector, and how often it ran."""
+
+    def __init__(self) -> None:
+        self.spent, self.runs, self._begun = 0.0, 0, 0.0
+        gc.callbacks.append(self._told)
+
+    def _told(self, phase: str, _: object) -> None:
+        if phase == "start":
+            self._begun = time.thread_time()
+        else:
+            self.spent += time.thread_time() - self._begun
+            self.runs += 1
 
 
 class _Metered:
@@ -98,7 +132,7 @@ class _Metered:
 
 async def child(home: str) -> None:
     """The node that is measured; it answers each line of stdin with what it has spent."""
-    meter = Meter()
+    meter, collector = Meter(), Collector()
     meter.wrap(Aggregator, "observe")
     meter.wrap(node_source, "read_tail")
     for name in ("snapshot", "update"):
@@ -115,8 +149,10 @@ async def child(home: str) -> None:
             _say(
                 {
                     "spent": meter.spent,
-                    "calls": meter.calls,
+                    "calls": dict(meter.calls),
                     "cpu": time.process_time(),
+                    "gc": collector.spent,
+                    "gc_runs": collector.runs,
                     "delivered": delivered,
                     "attached": doors._source._aggregator is not None,
                 }
@@ -194,7 +230,7 @@ async def watch(door: tuple[str, int, str], view: str, sizes: list[int]) -> None
         writer.close()
 
 
-async def bench(rate: int, seconds: float) -> dict[str, Any]:
+async def bench(rate: int, seconds: float, rounds: int) -> dict[str, Any]:
     found: dict[str, Any] = {"rate": rate, "seconds": seconds, "views": {}}
     with tempfile.TemporaryDirectory() as folder:
         async with measured(f"{folder}/measured") as (node, told), Node(None) as publisher:
@@ -204,68 +240,111 @@ async def bench(rate: int, seconds: float) -> dict[str, Any]:
             await asyncio.sleep(2)
             door = await enter(told["dashboard"])
             for view in VIEWS:
-                found["views"][view] = await _one(node, door, view, seconds)
+                found["views"][view] = await _one(node, door, view, seconds, rounds)
             await asyncio.sleep(GONE + 2)
-            before = await node.ask("count")
-            await asyncio.sleep(3)
-            after = await node.ask()
-            found["without"] = {
-                "calls": after["calls"] - before["calls"],
-                "deliveries": after["delivered"] - before["delivered"],
-                "attached": after["attached"],
-            }
+            found["without"] = await _counted(node, seconds)
+            viewer = asyncio.ensure_future(watch(door, VIEWS[0], []))
+            await asyncio.sleep(1)
+            found["watched"] = await _counted(node, seconds)
+            viewer.cancel()
             load.cancel()
+            await asyncio.gather(viewer, return_exceptions=True)
             await asyncio.gather(load, return_exceptions=True)
     return found
 
 
 async def _one(
-    node: Measured, door: tuple[str, int, str], view: str, seconds: float
+    node: Measured, door: tuple[str, int, str], view: str, seconds: float, rounds: int
 ) -> dict[str, float]:
-    await asyncio.sleep(GONE + 1)
-    quiet = await node.ask()
-    await asyncio.sleep(seconds)
-    before = await node.ask()
-    sizes: list[int] = []
-    begin = time.monotonic()
-    viewer = asyncio.ensure_future(watch(door, view, sizes))
+    """One view, in turns: somebody watches, nobody does."""
+    sums = dict.fromkeys(("took", "spent", "bytes"), 0.0)
+    without, watched = [], []
+    snapshot = 0
+    for _ in range(rounds):
+        await asyncio.sleep(GONE + 1)
+        quiet = await node.ask()
+        await asyncio.sleep(seconds)
+        before = await node.ask()
+        without.append(_difference(quiet, before))
+        sizes: list[int] = []
+        begin = time.monotonic()
+        viewer = asyncio.ensure_future(watch(door, view, sizes))
+        await asyncio.sleep(seconds)
+        after = await node.ask()
+        sums["took"] += time.monotonic() - begin
+        viewer.cancel()
+        await asyncio.gather(viewer, return_exceptions=True)
+        watched.append(_difference(before, after))
+        sums["spent"] += after["spent"] - before["spent"]
+        sums["bytes"] += sum(sizes[1:])
+        snapshot = sizes[0]
+
+    def more(name: str) -> float:
+        """What a thousand deliveries take more with a viewer, in the middle of the rounds."""
+        pairs = zip(watched, without, strict=True)
+        return statistics.median(
+            1000 * (a[name] / a["delivered"] - b[name] / b["delivered"]) for a, b in pairs
+        )
+
+    return {
+        "deliveries_per_second": sum(each["delivered"] for each in watched) / sums["took"],
+        "percent_of_a_core": 100 * sums["spent"] / sums["took"],
+        "bytes_per_second": sums["bytes"] / sums["took"],
+        "snapshot_bytes": snapshot,
+        "cpu_ms_more": 1000 * more("cpu"),
+        "gc_ms_more": 1000 * more("gc"),
+        "gc_runs_more": more("gc_runs"),
+        "cpu_ms_without": 1000
+        * statistics.median(1000 * each["cpu"] / each["delivered"] for each in without),
+    }
+
+
+async def _counted(node: Measured, seconds: float) -> dict[str, Any]:
+    """Calls of functions by package, for each delivery."""
+    before = await node.ask("count")
     await asyncio.sleep(seconds)
     after = await node.ask()
-    took = time.monotonic() - begin
-    viewer.cancel()
-    await asyncio.gather(viewer, return_exceptions=True)
-    return {
-        "deliveries_per_second": (after["delivered"] - before["delivered"]) / took,
-        "percent_of_a_core": 100 * (after["spent"] - before["spent"]) / took,
-        "bytes_per_second": sum(sizes[1:]) / took,
-        "snapshot_bytes": sizes[0],
-        "node_percent_with": 100 * (after["cpu"] - before["cpu"]) / took,
-        "node_percent_without": 100 * (before["cpu"] - quiet["cpu"]) / seconds,
-    }
+    delivered = after["delivered"] - before["delivered"]
+    calls = {name: count - before["calls"].get(name, 0) for name, count in after["calls"].items()}
+    return {"deliveries": delivered, "calls": calls, "attached": after["attached"]}
+
+
+def _difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, float]:
+    names = ("cpu", "gc", "gc_runs", "delivered")
+    return {name: after[name] - before[name] for name in names}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rate", type=int, default=1000)
-    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
         asyncio.run(child(options.child))
         return
-    found = asyncio.run(bench(options.rate, options.seconds))
+    found = asyncio.run(bench(options.rate, options.seconds, options.rounds))
     if options.json:
         print(json.dumps(found))
         return
-    print(f"{'view':10} {'events/s':>9} {'% of core':>10} {'B/s':>8} {'snapshot':>9}")
+    print(
+        f"{'view':10} {'events/s':>9} {'% of core':>10} {'B/s':>8} {'snapshot':>9}"
+        "   ms of the process per 1,000 deliveries: without, more with a viewer, of that garbage"
+    )
     for view, row in found["views"].items():
         print(
             f"{view:10} {row['deliveries_per_second']:9.0f} {row['percent_of_a_core']:10.2f}"
             f" {row['bytes_per_second']:8.0f} {row['snapshot_bytes']:9}"
+            f" {row['cpu_ms_without']:9.1f} {row['cpu_ms_more']:9.1f} {row['gc_ms_more']:9.1f}"
         )
-    without = found["without"]
-    print(f"without a viewer: {without['calls']} calls in {without['deliveries']:.0f} deliveries")
+    without, watched = found["without"], found["watched"]
+    print(f"without a viewer: {without['calls'].get('dashboard', 0)} calls of the dashboard's code")
+    print("calls for each delivery, without and with a viewer of the overview:")
+    for name in sorted(watched["calls"], key=lambda each: -watched["calls"][each]):
+        told = [each["calls"].get(name, 0) / each["deliveries"] for each in (without, watched)]
+        print(f"  {name:12} {told[0]:8.2f} {told[1]:8.2f}")
 
 
 if __name__ == "__main__":

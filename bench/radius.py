@@ -26,6 +26,7 @@ from hyparview_rig import Overlay
 from rumormill.sim.scenario import Scenario
 from rumormill.sim.simulation import Simulation
 from rumormill.sim.topology import build_topology
+from rumormill.sim.unsubscribing import Wishes
 from rumormill.spark.line_plot import Series, line_plot
 from rumormill.trace.metrics import Metrics
 
@@ -122,6 +123,7 @@ def few_subscribers(simulation: Simulation) -> None:
     plan.subscriptions[:] = [()] * len(plan.subscriptions)
     for place, peer in enumerate(chosen):
         plan.subscriptions[peer] = (plan.topics[place % TOPICS],)
+    simulation.wishes = Wishes(plan)
 
 
 def diameter(scene: Scenario) -> int:

@@ -19,7 +19,7 @@ from rumormill.node.subscription import Subscription
 
 Result = TypeVar("Result")
 
-PATIENCE = 240.0
+PATIENCE = 600.0
 """Seconds until a test is called stuck. Nothing is expected to take a noticeable part of it."""
 
 

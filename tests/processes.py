@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "src"
 RUMORMILL = (sys.executable, "-m", "rumormill")
 
-PATIENCE = 300.0
+PATIENCE = 600.0
 """Seconds after which a silent program is called stuck; no test waits for time to pass."""
 
 

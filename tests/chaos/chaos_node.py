@@ -162,6 +162,7 @@ class Peer:
             parameters=PARAMETERS[life.protocol],
             supervisors=life.supervisors,
             supervises=life.supervises,
+            control=False,  # nobody uses it, and the model of a disk knows files alone
         )
         self.publishing = asyncio.Event()
         self.at_work = 0

@@ -252,7 +252,7 @@ class Disk:
         model = self._caught_up()
         there = {
             str(path.relative_to(self.root)): path
-            for path in sorted(self.root.rglob("*"))
+            for path in self._paths()
             if not path.name.endswith("-shm")
         }
         for name in [name for name in model.names if name not in there]:
@@ -273,6 +273,10 @@ class Disk:
                 if seen[at : at + PAGE] != known_bytes[at : at + PAGE]:
                     self._note("W", inode, at, "", seen[at : at + PAGE])
 
+    def _paths(self) -> list[Path]:
+        """What a disk keeps: a socket is a name without content, and its owner makes it anew."""
+        return [path for path in sorted(self.root.rglob("*")) if not path.is_socket()]
+
     def _note(self, kind: str, inode: int, place: int, name: str, data: bytes = b"") -> None:
         head = _RECORD.pack(kind.encode(), len(name.encode()), inode, place, len(data))
         with self._journal.open("ab") as journal:
@@ -288,7 +292,7 @@ class Disk:
         """Everything that is there now is on the disk."""
         names: Names = {}
         inodes: dict[int, Content] = {}
-        for path in sorted(self.root.rglob("*")):
+        for path in self._paths():
             name = str(path.relative_to(self.root))
             if path.is_dir():
                 names[name] = None

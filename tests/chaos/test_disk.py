@@ -135,9 +135,9 @@ def test_heads_that_cannot_be_written_fail_no_append(
     trouble = Rule(operation, error, HEADS, first=3)  # the log is opened with heads that work
     said = store.live(40, "die", trouble)
     assert len([line for line in said if line.startswith("kept")]) >= 40
-    assert store.trouble == [f"cannot be written, next try in 1 s: [Errno {error}]"] * len(
-        store.trouble
-    )
+    said_so = [f"cannot be written, next try in {s} s: [Errno {error}]" for s in (1, 2, 4, 8)]
+    assert store.trouble[0] == said_so[0]
+    assert set(store.trouble) <= set(said_so), "later ones, where forty events take so long"
     counts = msgspec.json.decode(next(line[7:] for line in said if line.startswith("counts")))
     assert counts["failed"] == 0
     assert counts["heads_failed"] == len(store.trouble) > 0

@@ -69,6 +69,30 @@ def test_a_running_node_has_a_page_until_ctrl_c(node: Path) -> None:
     assert rumormill("pub", "news", "again", "--home", node).returncode == 0
 
 
+def test_a_dashboard_elsewhere_is_shown_by_its_address(node: Path, tmp_path: Path) -> None:
+    """Beside a home, under the name of the file that has it; the token is on no page."""
+    here = ("--listen", "127.0.0.1:0", "--home", node)
+    with Terminal("dashboard", *here) as far:
+        address = far.prints()[0].strip()
+        token = address.partition("token=")[2]
+        (tmp_path / "east.url").write_text(f"{address}\n")
+        with Terminal("dashboard", node, tmp_path / "east.url", *here) as shown:
+            browser = Browser(shown.prints()[0].strip())
+            found = next(browser.sections("views=topic&topic=news"))
+            assert found["source"]["title"] == f"{node.name}, east"
+            assert [row["text"] for row in found["tail"]["rows"]] == ["hello"]
+            assert token not in json.dumps(found)
+            shown.stop()
+        page = tmp_path / "one.html"
+        assert rumormill("dashboard", address, "--export", page).returncode == 0
+        assert token not in page.read_text()
+        far.stop()
+    gone = rumormill("dashboard", tmp_path / "east.url")
+    assert (gone.returncode, gone.stdout) == (1, "")
+    assert "does not answer" in gone.stderr
+    assert token not in gone.stderr
+
+
 def test_top_tells_once_what_the_page_shows(node: Path) -> None:
     told = json.loads(rumormill("top", "--once", "--json", "--home", node).stdout)
     assert (told["protocol"], told["totals"]["published"]) == ("gossipsub", 1)
@@ -134,6 +158,8 @@ def test_a_simulation_is_watched_while_it_runs() -> None:
         (["dashboard", "nobody"], 1, "no daemon runs in"),
         (["dashboard", "run.ndjson"], 1, "there is no trace"),
         (["dashboard", "run.ndjson", "."], 2, "homes or traces, not both"),
+        (["dashboard", "http://localhost:4030/"], 1, "with its token"),
+        (["dashboard", "nothing.url"], 1, "cannot read nothing.url"),
         (["dashboard", "--listen", "nowhere"], 2, "is not HOST:PORT"),
         (["dashboard", "--cert", "x"], 2, "TLS needs both"),
         (["dashboard", "--export", "no/such/page.html"], 2, "cannot be written"),

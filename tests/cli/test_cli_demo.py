@@ -12,7 +12,12 @@ from pathlib import Path
 
 import pytest
 
+import live_nodes
 from processes import PATIENCE, SOURCES, Terminal, environment, rumormill
+from rumormill.cli import show
+from rumormill.cli.demo import Screen
+from rumormill.daemon.homes import HomesSource
+from rumormill.dashboard.source import Look, wanted_sections
 
 PROTOCOLS = ["floodsub", "gossipsub", "pulsarcast", "skipring", "radius"]
 NODES, EVENTS = 4, 30
@@ -99,6 +104,7 @@ def test_without_spark_it_runs_and_says_what_to_install(tmp_path: Path, scratch:
     assert "nothing that was acknowledged is lost" in done.stdout
     assert "delivery ratio" in done.stdout
     assert "complete in the end" in done.stdout
+    assert re.search(r"dashboard: http://127\.0\.0\.1:\d+/\?token=\S+$", done.stderr, re.MULTILINE)
     assert "kill -9 n" in done.stderr
     assert "is back" in done.stderr
     assert not page.exists()
@@ -108,6 +114,28 @@ def test_without_spark_it_runs_and_says_what_to_install(tmp_path: Path, scratch:
         "deaths.ndjson", "n0.ndjson", "n1.ndjson", "n2.ndjson", "observer.ndjson",
     ]  # fmt: skip
     assert processes_with(scratch) == []
+
+
+def test_kills_and_returns_are_marks_on_the_page() -> None:
+    """Of the run that is shown; that the next one began forgets them."""
+
+    async def story() -> None:
+        with show.progress_bar(1) as bars:
+            screen = Screen(bars)
+            screen.source = source = HomesSource({}, notes_absence=False)
+            screen.begin("gossipsub", {})
+            screen.mark("kill", "n1", "kill -9 n1")
+            screen.mark("start", "n1", "n1 is back")
+            found = await source.look(Look(sections=wanted_sections(["overview"])))
+            assert found["source"]["title"] == "gossipsub"
+            told = [(mark["kind"], mark["peer"], mark["text"]) for mark in found["marks"]]
+            assert told == [("kill", "n1", "kill -9 n1"), ("start", "n1", "n1 is back")]
+            screen.begin("floodsub", {})
+            found = await source.look(Look(sections=wanted_sections(["overview"])))
+            assert (found["source"]["title"], found["marks"]) == ("floodsub", [])
+            await source.close()
+
+    live_nodes.run(story)
 
 
 @pytest.mark.parametrize(

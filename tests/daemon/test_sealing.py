@@ -18,7 +18,7 @@ ROWS = 64
 EVENTS = 300
 WHOLE = EVENTS // ROWS
 SMALL = StoreConfig(segment_rows=ROWS, open_verify_bytes=1)
-PATIENCE_SECONDS = 240.0
+PATIENCE_SECONDS = 600.0
 
 
 def sealed(home: Path) -> list[int]:

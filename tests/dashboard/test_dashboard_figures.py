@@ -1,6 +1,7 @@
 """What is shown of a trace is what its metrics and its ledger say, whatever is in it."""
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from live_nodes import run
+from rumormill.cli.sim_dashboard import latest_of
 from rumormill.core import trace
 from rumormill.core.event import Event, Head
 from rumormill.dashboard import aggregate, log_pages
@@ -80,6 +82,7 @@ def assert_agrees(shown: dict[str, Any], rows: list[dict[str, Any]], metrics: Me
     assert shown["duplicates"] == figures["duplicates"]
     assert shown["failed"] == sum(figures["failed_publications"].values())
     assert shown["rejected"] == sum(figures["rejected"].values())
+    assert shown["rejections"] == ranked(figures["rejected"])
     assert shown["copies"] == figures["copies_by_cause"]
     assert shown["bytes"]["data"] == figures["data_bytes"]
     assert shown["bytes"]["control"] == figures["control_bytes"]
@@ -155,7 +158,9 @@ def test_a_simulation_shows_what_its_figures_say(plan: dict[str, Any]) -> None:
     watched = run_scenario(
         scenario,
         observer=Both(),
-        begun=lambda sim: source.begin("run", "x", sim.plan.end, lambda: sim.machines),
+        begun=lambda sim: source.begin(
+            "run", "x", sim.plan.end, lambda: sim.machines, partial(latest_of, sim)
+        ),
     )
     assert watched["trace_hash"] == run_scenario(scenario)["trace_hash"]
     found = run(lambda: source.look(Look(sections=wanted_sections(VIEWS))))
@@ -163,8 +168,15 @@ def test_a_simulation_shows_what_its_figures_say(plan: dict[str, Any]) -> None:
     assert len(found["peers"]["rows"]) >= 12
     assert found["links"]["rows"]
     assert found["compare"]["runs"][0]["totals"] == found["totals"]
+    assert dict(found["protocol"]["rows"])["subscriptions"] in (12, 24)  # some have meta topics
     if plan["protocol"] == "pulsarcast":
         assert found["protocol"]["trees"]
+        (head, logs), *others = found["heads"]["rows"]
+        assert (found["heads"]["topic"], logs) == (newest_topic(found), 12)
+        assert head in {row["id"] for row in found["recent"]["rows"]}
+        assert not others
+    else:
+        assert found["heads"] is None
     if plan["protocol"] == "radius":
         assert found["protocol"]["coverage"]
     if plan["protocol"] == "skipring":
@@ -177,6 +189,30 @@ def test_a_simulation_shows_what_its_figures_say(plan: dict[str, Any]) -> None:
     assert len(reached) == newest["deliveries"]
     assert journey["complete"] == (not journey["waiting"])
     assert reached.isdisjoint(journey["waiting"])
+
+
+def newest_topic(found: dict[str, Any]) -> str:
+    name: str = found["recent"]["rows"][0]["topic"]
+    return name
+
+
+def test_heads_are_what_none_follows() -> None:
+    """By how many logs say so; where nobody names another, everything would be one."""
+
+    def event(number: int, *parents: int) -> Event:
+        named = tuple([bytes([each]) for each in parents])
+        return Event("t", b"", b"", bytes([number]), parents=named)
+
+    chain = [event(1), event(2, 1), event(3, 2)]
+    assert log_pages.heads_of("t", [chain, chain[:2], [*chain, event(4, 2)]]) == {
+        "topic": "t", "among": 4, "rows": [["03", 2], ["02", 1], ["04", 1]], "left_out": 0,
+    }  # fmt: skip
+    assert log_pages.heads_of("t", [[event(1), event(2)]]) is None
+    assert log_pages.heads_of("t", []) is None
+    roots = [event(number) for number in range(40)]
+    found = log_pages.heads_of("t", [[*roots, event(41, 40)]])
+    assert found is not None
+    assert (len(found["rows"]), found["left_out"]) == (16, 25)
 
 
 def test_tables_have_bounds(monkeypatch: pytest.MonkeyPatch) -> None:

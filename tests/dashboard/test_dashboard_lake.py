@@ -1,6 +1,7 @@
 """The lake's section: what files say of tables and queries."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -65,8 +66,44 @@ def test_what_is_damaged_or_too_much_is_passed_over(
     assert found["queries"][0]["offsets"] == {}
     assert found["tables"][0]["rows"] is None
     monkeypatch.setattr(lake, "MAX_FOLDERS", 1)
-    assert read_lake(tmp_path) == {"tables": [], "queries": []}
-    assert read_lake(tmp_path / "nowhere") == {"tables": [], "queries": []}
+    nothing = {"tables": [], "queries": [], "rejected": {}, "not_checked": 0}
+    assert read_lake(tmp_path) == nothing
+    assert read_lake(tmp_path / "nowhere") == nothing
+
+
+def test_rejected_events_are_counted_by_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `events_verified` has them, of all parts; a file is read again when it has changed."""
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+
+    def write(part: str, faults: list[str | None]) -> None:
+        folder = tmp_path / "parts" / part / "events_verified"
+        folder.mkdir(parents=True, exist_ok=True)
+        table = pa.table({"id": [b"x"] * len(faults), "fault": pa.array(faults, pa.string())})
+        parquet.write_table(table, folder / "0.parquet")
+
+    write("a", ["bad-signature", None, "bad-signature"])
+    write("b", [None, "wrong-id"])
+    assert read_lake(tmp_path)["rejected"] == {"bad-signature": 2, "wrong-id": 1}
+    write("b", [None, None, None])
+    assert read_lake(tmp_path)["rejected"] == {"bad-signature": 2}
+    (tmp_path / "parts" / "b" / "events_verified" / "0.parquet").write_bytes(b"no parquet")
+    assert read_lake(tmp_path)["rejected"] == {"bad-signature": 2}
+    monkeypatch.setattr(lake, "MAX_CHECKED", 2)
+    found = read_lake(tmp_path)
+    assert (found["rejected"], found["not_checked"]) == ({}, 1)
+
+
+def test_a_query_s_speed_is_that_of_its_last_batch(tmp_path: Path) -> None:
+    folder = tmp_path / "q"
+    write_checkpoint(folder, 1, {"news": 100, "other": 20})
+    (folder / "offsets" / "0").write_text('v1\n{}\n{"news": 40}\n')
+    os.utime(folder / "offsets" / "1", (1000.0, 1000.0))
+    os.utime(folder / "commits" / "1", (1004.0, 1004.0))
+    (query,) = read_lake(tmp_path)["queries"]
+    assert (query["batch_seconds"], query["rows_per_second"]) == (4.0, 20.0)
 
 
 def test_a_node_is_shown_with_its_lake(tmp_path: Path) -> None:

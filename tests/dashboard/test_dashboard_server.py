@@ -2,10 +2,14 @@
 
 import asyncio
 import contextlib
+import gzip
+import re
 from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import quote
 
+import msgspec
 import pytest
 from dashboard_client import Viewer
 from hypothesis import given
@@ -95,7 +99,8 @@ def test_the_token_is_exchanged_for_a_cookie() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/stream", "/static/app.js", "/topics/t/events", "/events/00"]
+    "path",
+    ["/", "/plain", "/look?ask={}", "/stream", "/static/app.js", "/topics/t/events", "/events/00"],
 )
 def test_without_the_cookie_nothing_is_told(path: str) -> None:
     async def story() -> None:
@@ -109,7 +114,7 @@ def test_without_the_cookie_nothing_is_told(path: str) -> None:
                 viewer.cookie = cookie
                 reply = await viewer.get(path)
                 assert (reply.status, set(reply.json)) == (401, {"error"})
-            wrong = await viewer.get(f"{path}?token=wrong")
+            wrong = await viewer.get(f"{path}{'&' if '?' in path else '?'}token=wrong")
             assert wrong.status == 403
             assert refused == {"token": 5}
             assert not source.asked
@@ -198,26 +203,140 @@ def test_every_answer_forbids_what_is_not_ours() -> None:
 
 
 def test_what_others_have_named_is_text_without_javascript_too() -> None:
+    """The page leads those who have none to a plain overview."""
+
     async def story() -> None:
         async with served() as (viewer, _, _):
             await viewer.enter()
             page = (await viewer.get("/prefix/of/a/proxy/")).body.decode()
-            assert EVIL not in page
-            assert "&lt;/script&gt;" in page
+            assert 'content="0; url=plain"' in page
+            plain = await viewer.get("/prefix/of/a/proxy/plain")
+            assert (plain.status, plain.headers["content-type"][:9]) == (200, "text/html")
+            assert EVIL not in plain.body.decode()
+            assert "&lt;/script&gt;" in plain.body.decode()
 
     run(story)
 
 
-def test_the_page_does_not_wait_for_figures_that_take_long() -> None:
-    class Slow(Still):
-        async def look(self, look: Look) -> Sections:
-            await asyncio.Event().wait()
-            raise AssertionError
+def test_the_page_asks_the_source_nothing_and_for_everything_at_once() -> None:
+    """One page, whose files name no further ones: so many round trips until the first picture."""
 
     async def story() -> None:
-        async with served(Slow()) as (viewer, _, _):
+        async with served() as (viewer, source, _):
             await viewer.enter()
-            assert b"load this page again" in (await viewer.get("/")).body
+            page = (await viewer.get("/")).body.decode()
+            named = re.findall(r'(?:src|href)="(static/[^"]+)"', page)
+            assert len(named) <= 7  # six at a time, and the icon when there is nothing else to do
+            for name in named:
+                reply = await viewer.get(f"/{name}")
+                assert reply.status == 200
+                assert not re.search(rb"^import |@import|url\(", reply.body, re.MULTILINE)
+            assert not source.asked
+
+    run(story)
+
+
+def test_files_are_packed_for_who_can_unpack_them() -> None:
+    async def story() -> None:
+        async with served() as (viewer, _, _):
+            await viewer.enter()
+            plain = await viewer.get("/static/app.js")
+            packed = await viewer.get("/static/app.js", headers={"Accept-Encoding": "br, gzip"})
+            assert "content-encoding" not in plain.headers
+            assert packed.headers["content-encoding"] == "gzip"
+            assert gzip.decompress(packed.body) == plain.body
+            assert len(packed.body) < len(plain.body) / 2
+
+    run(story)
+
+
+class Broken(Still):
+    """A source with faults that nobody foresaw."""
+
+    async def page(self, page: Page) -> dict[str, Any]:
+        raise ZeroDivisionError("secret of the source")
+
+    async def journey(self, event: str) -> dict[str, Any]:
+        return {}[event]
+
+
+def test_what_nobody_foresaw_is_a_500_counted_and_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It tells the client nothing of what went wrong, and the others are served."""
+
+    async def story() -> None:
+        async with served(Broken()) as (viewer, _, refused):
+            await viewer.enter()
+            for path in ("/topics/t/events", "/events/00", "/topics/t/events"):
+                reply = await viewer.get(path)
+                assert reply.status == 500
+                assert b"secret" not in reply.body
+                assert len(reply.body) < 100
+            assert refused == {"error": 3}
+            assert (await viewer.get("/")).status == 200
+
+    run(story)
+    told = [record for record in caplog.records if record.name == "rumormill.dashboard"]
+    assert [record.exc_info[0] for record in told if record.exc_info] == [
+        ZeroDivisionError,
+        KeyError,
+    ]
+
+
+def test_a_stream_that_fails_is_counted_and_ends(caplog: pytest.LogCaptureFixture) -> None:
+    class Failing(Still):
+        async def look(self, look: Look) -> Sections:
+            raise ZeroDivisionError
+
+    async def story() -> None:
+        async with served(Failing()) as (viewer, _, refused):
+            await viewer.enter()
+            async with viewer.stream() as seen:
+                assert [each async for each in seen] == []
+            assert refused == {"error": 1}
+
+    run(story)
+    assert [record.name for record in caplog.records] == ["rumormill.dashboard"]
+
+
+def test_a_source_that_is_away_says_so_and_ends_the_stream() -> None:
+    """Also when it was away from the beginning."""
+
+    class Away(Still):
+        async def look(self, look: Look) -> Sections:
+            raise LocalError("no daemon runs there")
+
+    async def story() -> None:
+        async with served(Away()) as (viewer, _, refused):
+            await viewer.enter()
+            async with viewer.stream() as seen:
+                told = [each async for each in seen]
+            assert [(kind, each["well"]["sentence"]) for kind, each in told] == [
+                ("update", "no daemon runs there")
+            ]
+            assert not refused
+
+    run(story)
+
+
+def test_one_look_is_answered_for_another_dashboard() -> None:
+    """With the sections that were asked for, within the bounds of a viewer's question."""
+
+    async def story() -> None:
+        async with served() as (viewer, source, refused):
+            await viewer.enter()
+            asked = Look(sections=("totals", "nonsense", "well"), topic="t" * 2000, tail_from=7)
+            text = quote(msgspec.json.encode(asked))
+            found = await viewer.get(f"/look?ask={text}")
+            assert found.json["source"] == {
+                "kind": "node", "title": "still", "allow_publish": False,
+            }  # fmt: skip
+            look = source.asked[-1]
+            assert (look.sections, len(look.topic), look.tail_from) == (("well", "totals"), 1024, 7)
+            for wrong in ("", "{", "[]", '{"sections": 1}'):
+                assert (await viewer.get(f"/look?ask={quote(wrong)}")).status == 400
+            assert refused == {"bad-request": 4}
 
     run(story)
 

@@ -178,7 +178,7 @@ def test_several_nodes_are_one_picture(tmp_path: Path, monkeypatch: pytest.Monke
             await b.connect(a.tickets[0])
             await c.connect(a.tickets[0])
             await a.wait_until_ready("news", peers=2)
-            source = HomesSource(folders)
+            source = HomesSource({name: HomeSource(folder) for name, folder in folders.items()})
             first = await shown(source)
             assert (first["source"]["kind"], first["well"]["ok"]) == ("homes", True)
             receipt = await a.publish("news", "hello")
@@ -220,6 +220,25 @@ def test_several_nodes_are_one_picture(tmp_path: Path, monkeypatch: pytest.Monke
                 returned = await shown(source)
                 assert [mark["kind"] for mark in returned["marks"]] == ["kill", "start"]
             await source.close()
+
+    run(story)
+
+
+def test_heads_of_a_topic_are_those_of_its_log(tmp_path: Path) -> None:
+    """Of Pulsarcast, whose events name the one before; several nodes agree, or do not."""
+
+    async def story() -> None:
+        async with Node(tmp_path, protocol="pulsarcast") as node, node.serve(control=True):
+            topic = await node.create_topic("news")
+            first = await topic.publish(b"one")
+            second = await topic.publish(b"two")
+            for source in (HomeSource(tmp_path), HomesSource({"a": HomeSource(tmp_path)})):
+                found = await shown(source, Look(sections=wanted_sections(["protocol"])))
+                assert found["heads"] == {
+                    "topic": topic.name, "among": 2, "rows": [[second.id.hex(), 1]], "left_out": 0,
+                }  # fmt: skip
+                await source.close()
+            assert first.id != second.id
 
     run(story)
 

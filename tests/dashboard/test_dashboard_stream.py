@@ -138,7 +138,7 @@ def test_a_node_is_watched_while_somebody_looks_and_not_after() -> None:
                     assert [hop["kind"] for hop in journey["hops"]] == ["deliver"]
                     assert journey["hops"][0]["from"] == str(alice.id)
                 source._forget_after = 0.05
-                await browser.get("/")
+                await browser.get("/plain")
                 await until(lambda: not source.attached, "the observer is gone again")
                 assert bob._recorder._observers == before
                 assert (await browser.get(f"/events/{receipt.id.hex()}")).status == 200

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import msgspec
 import pytest
@@ -437,3 +438,85 @@ def test_lingering_is_bounded_and_still_answers(home):
     """With a linger time a lone append is committed after it."""
     with EventLog(home, StoreConfig(linger_seconds=0.001)) as log:
         assert log.append([make_event(0)]).result()[0].offset == 0
+
+
+def test_without_a_disk_what_is_little_is_committed_at_once():
+    """No other thread is woken for it; it is read, numbered and counted like any append."""
+    with EventLog(None, MEMORY) as log:
+        wait_until_idle(log)
+        first = log.append_soon([make_event(0), make_event(1)], (), unheard)
+        assert [(place.offset, place.duplicate) for place in first] == [(0, False), (1, False)]
+        again = log.append_soon([make_event(1), make_event(2)], (), unheard)
+        assert [(place.offset, place.duplicate) for place in again] == [(1, True), (2, False)]
+        assert log.append([make_event(3)]).result()[0].offset == 3
+        assert read_all(log) == [with_offset(make_event(number), number) for number in range(4)]
+        assert (log.counters.appended, log.counters.duplicates, log.counters.commits) == (4, 1, 3)
+
+
+def test_nothing_is_committed_at_once_before_what_others_have_appended():
+    """Nor while somebody reads, nor more than a little: all that waits for the writer's thread."""
+    with EventLog(None, MEMORY) as log:
+        release, begun = threading.Event(), threading.Event()
+        job = log.writer().run(lambda: (begun.set(), release.wait()))
+        begun.wait()
+        ticket, told = log.append([make_event(0)]), Told()
+        assert log.append_soon([make_event(1)], (), told) is None
+        release.set()
+        job.result()
+        assert (ticket.result()[0].offset, told.result()[0].offset) == (0, 1)
+        wait_until_idle(log)
+        told = Told()
+        many = [make_event(number) for number in range(2, 1000)]
+        assert log.append_soon(many, (), told) is None
+        assert [place.offset for place in told.result()] == [*range(2, 1000)]
+        wait_until_idle(log)
+        told = Told()
+        with ThreadPoolExecutor(1) as other, log.snapshot():
+            assert other.submit(log.append_soon, [make_event(1000)], (), told).result() is None
+        assert told.result()[0].offset == 1000
+        wait_until_idle(log)
+        assert log.append_soon([make_event(1001)], (), unheard)[0].offset == 1001
+
+
+def test_with_a_disk_another_thread_commits_and_tells(log):
+    """A flush may take as long as it likes: it never happens in the thread of who appends."""
+    wait_until_idle(log)
+    told = Told()
+    assert log.append_soon([make_event(0)], (), told) is None
+    assert told.result()[0].offset == 0
+    assert told.thread is not threading.current_thread()
+
+
+def test_what_is_committed_at_once_is_indexed_like_the_rest():
+    """The thread that sleeps meanwhile wakes when it is far behind."""
+    with EventLog(None, MEMORY) as log:
+        wait_until_idle(log)
+        for start in range(0, 4200, 100):
+            told = Told()
+            events = [make_event(number) for number in range(start, start + 100)]
+            assert log.append_soon(events, (), told) or told.result()
+        quiet = threading.Event()
+        while log.writer().backlog >= 4096:
+            quiet.wait(0.05)
+        with log.snapshot() as db:
+            (indexed,) = db.execute("SELECT indexed_to FROM histories").fetchone()
+        assert indexed >= 4200 - 4096
+
+
+class Told(Future):
+    """Hears of an append, and by which thread."""
+
+    def __call__(self, outcome):
+        self.thread = threading.current_thread()
+        self.set_result(outcome)
+
+
+def unheard(*_: object) -> None:
+    raise AssertionError("what is done at once is told to nobody")
+
+
+def wait_until_idle(log: EventLog) -> None:
+    """Until the writer's thread has nothing more to do."""
+    asleep = threading.Event()
+    while not log.writer().is_idle:
+        asleep.wait(0.001)

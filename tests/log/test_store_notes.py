@@ -34,7 +34,7 @@ def test_an_append_that_fails_leaves_no_note(log: EventLog, monkeypatch) -> None
     def fail(*_: object) -> int:
         raise sqlite3.OperationalError("no")
 
-    monkeypatch.setattr("rumormill.log.writer.put_events", fail)
+    monkeypatch.setattr("rumormill.log.inserts.put_events", fail)
     with pytest.raises(Exception, match="failed"):
         log.append([make_event(2)], notes=[Note("a", b"1")]).result()
     assert read_note(log, "a") is None

@@ -14,7 +14,7 @@ from rumormill.core.errors import LocalError, PeerError
 from rumormill.libp2p.multistream import Initiator, Listener, Outcome
 from rumormill.libp2p.noise import NOISE, NoiseHandshake, NoiseSession
 from rumormill.libp2p.yamux import YAMUX, YamuxSession
-from rumormill.libp2p.yamux_types import DataReceived, StreamOpened
+from rumormill.libp2p.yamux_types import DataReceived, GoneAway, StreamOpened
 from rumormill.node.node import Node
 from rumormill.protocols.gossipsub.peers import PROTOCOLS
 from rumormill.protocols.pubsub.codec import encode_rpc, signing_payload
@@ -51,7 +51,8 @@ class HostilePeer:
         self.received = 0
         self.heard: dict[int, bytearray] = {}
         """What came on each stream behind its negotiation."""
-        self.closed = False
+        self.closed = self.told_to_go = False
+        """Whether the node has hung up, and whether it has said before that it will."""
         self._noise: NoiseSession | None = None
         self._negotiations: dict[int, Listener | Initiator] = {}
         self._reading: asyncio.Task[None] | None = None
@@ -196,6 +197,8 @@ class HostilePeer:
                 if self.accepts:
                     self.session.accept(event.stream_id)
                     self._answer(event.stream_id, negotiation.data_to_send())
+            elif isinstance(event, GoneAway):
+                self.told_to_go = True
             elif isinstance(event, DataReceived):
                 self._on_data(event.stream_id, event.data)
         self.flush()

@@ -128,7 +128,9 @@ def tell_where(node: Node, other: Node) -> None:
     swarm.take_hint(other.id, other._swarm.addresses_of(other.id))
 
 
-def ask(node: Node, other: bytes, *questions: bytes, timeout: float = 20.0, first: int = 0) -> None:
+def ask(
+    node: Node, other: bytes, *questions: bytes, timeout: float = 600.0, first: int = 0
+) -> None:
     """Put questions to a peer, numbered from `first`."""
     act(
         node,

@@ -160,7 +160,7 @@ def test_who_opens_streams_and_never_says_what_for_is_cut_off() -> None:
         cut_off = "cut-off-negotiation-timeout"
         async with honest_pair(config) as pair, HostilePeer() as mallory:
             await mallory.connect(pair.alice)
-            while not mallory.closed:
+            while not mallory.closed and not mallory.told_to_go:
                 for _ in range(200):
                     mallory.open_in_silence()
                 await until(

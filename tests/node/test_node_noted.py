@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from live_nodes import run
+from rumormill.core.effects import Append
 from rumormill.core.errors import RumormillError
-from rumormill.core.event import Note
+from rumormill.core.event import Event, Note
 from rumormill.log.errors import DiskFullError
+from rumormill.log.model import StoreConfig
 from rumormill.log.notes import note_keys, read_note
 from rumormill.node.node import Node
 
@@ -48,12 +50,53 @@ def test_peers_never_hear_of_events_that_could_not_be_kept(
                     def full(*_: object) -> int:
                         raise DiskFullError("no room left")
 
-                    patched.setattr("rumormill.log.writer.put_events", full)
+                    patched.setattr("rumormill.log.inserts.put_events", full)
                     with pytest.raises(RumormillError, match="no room left"):
                         await node.publish_noted([("news", b"lost", Note("k", b"1"))])
                 assert note_keys(node.log, "") == []
                 await node.publish_noted([("news", b"kept", Note("k", b"2"))])
                 async with asyncio.timeout(30):
                     assert (await anext(events)).data == b"kept"
+
+    run(main)
+
+
+@pytest.mark.parametrize("bad", [0, 1, 2])
+def test_an_event_that_the_log_refuses_takes_no_others_note_with_it(
+    tmp_path: Path, bad: int
+) -> None:
+    """Those beside it are kept with their notes, and its own note is not: who reads the notes
+    repeats nothing, and leaves nothing out."""
+
+    async def main() -> None:
+        store = StoreConfig(max_event_bytes=1000)
+        async with Node(tmp_path / "a", store=store) as node:
+            rows = [("news", b"%d" % n, Note(f"k{n}", b"noted")) for n in range(3)]
+            rows[bad] = ("news", bytes(5000), rows[bad][2])
+            with pytest.raises(RumormillError, match="above the limit"):
+                await node.publish_noted(rows)
+            kept = [int(each.data) for each in await node.history("news")]
+            assert kept == [n for n in range(3) if n != bad]
+            assert note_keys(node.log, "") == [f"k{n}" for n in kept]
+
+    run(main)
+
+
+def test_what_a_peer_brings_and_the_log_refuses_takes_no_note_with_it(tmp_path: Path) -> None:
+    """It is in one batch with what we publish and note."""
+
+    async def main() -> None:
+        store = StoreConfig(max_event_bytes=1000)
+        async with Node(tmp_path / "a", store=store) as node:
+            foreign = Event("news", bytes(5000), b"them", b"id")
+            ours = [("news", b"ours", Note("k", b"noted"))]
+            publishing = asyncio.ensure_future(node.publish_noted(ours))
+            # In the turn in which it is published, and before the log is given anything.
+            append = Append(foreign, deliver=True)
+            asyncio.get_running_loop().call_soon(node._journal.append, append, 1.0)
+            await publishing
+            assert [each.data for each in await node.history("news")] == [b"ours"]
+            assert read_note(node.log, "k") == b"noted"
+            assert node.metrics()["rumormill_events_lost"][""] == 1
 
     run(main)

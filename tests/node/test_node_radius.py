@@ -229,7 +229,7 @@ def test_a_crowd_of_sybils_makes_a_node_dial_a_few_of_them_and_nobody_waits() ->
             knocks += 1
             writer.close()
 
-        links = {"overlay": "links", "network_size": 3}
+        links = {"overlay": "links", "network_size": 3, "owner_rate": 1.0}
         async with (
             await asyncio.start_server(door, "127.0.0.1", 0) as server,
             radius(**links) as alice,

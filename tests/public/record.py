@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import io
 import json
+import shutil
 import sys
 import tarfile
 import tempfile
@@ -27,6 +28,8 @@ from rumormill.spark.tables import TABLES
 from rumormill.trace.files import open_writer
 from trace_payloads import ONE_OF_EACH
 
+PLACE = Path("/tmp/rumormill-recorded")
+"""Where they are made: tables say where they came from, so it is the same for everybody."""
 SEALED = 16
 """Rows of a segment."""
 STORE = StoreConfig(segment_rows=SEALED)
@@ -123,13 +126,13 @@ def make_traces(folder: Path) -> None:
 
 def make_lake(folder: Path) -> None:
     """The tables of a simulation and of the home."""
-    with tempfile.TemporaryDirectory() as scratch:
-        trace = Path(scratch) / "storm.ndjson"
-        brief = ("warm_up=2", "cool_down=1", "workload.messages=3", "workload.rate=10")
-        settings = [word for each in brief for word in ("--set", each)]
-        assert cli.main(["sim", "--peers", "4", *settings, "--trace", str(trace)]) == 0
-        for source in (trace, folder / "home"):
-            assert cli.main(["mill", str(source), "--to", str(folder / "lake")]) == 0
+    trace = folder / "storm.ndjson"
+    brief = ("warm_up=2", "cool_down=1", "workload.messages=3", "workload.rate=10")
+    settings = [word for each in brief for word in ("--set", each)]
+    assert cli.main(["sim", "--peers", "4", *settings, "--trace", str(trace)]) == 0
+    for source in (trace, folder / "home"):
+        assert cli.main(["mill", str(source), "--to", str(folder / "lake")]) == 0
+    trace.unlink()
     lake = Lake(folder / "lake")
     rows = {name: len(lake.rows(name)) for name in TABLES}
     (folder / "rows.json").write_text(json.dumps(rows, indent=1))
@@ -157,18 +160,30 @@ def make_exchange(folder: Path) -> None:
     (folder / "control.json").write_text(json.dumps(pairs, indent=1) + "\n")
 
 
+def pack(place: Path, folder: Path) -> None:
+    """Put what was made into one file, as nobody's."""
+
+    def nobodys(member: tarfile.TarInfo) -> tarfile.TarInfo:
+        return member.replace(uid=0, gid=0, uname="", gname="", deep=False)
+
+    with tarfile.open(folder / "files.tar.xz", "w:xz") as archive:
+        for path in sorted(place.iterdir()):
+            archive.add(path, path.name, filter=nobodys)
+
+
 def main() -> None:
     """Make a folder with all of them."""
     folder = Path(sys.argv[1])
     folder.mkdir()
     make_traces(folder)
     make_exchange(folder)
-    with tempfile.TemporaryDirectory() as scratch:
-        make_home(Path(scratch))
-        make_lake(Path(scratch))
-        with tarfile.open(folder / "files.tar.xz", "w:xz") as archive:
-            for path in sorted(Path(scratch).iterdir()):
-                archive.add(path, path.name)
+    PLACE.mkdir()
+    try:
+        make_home(PLACE)
+        make_lake(PLACE)
+        pack(PLACE, folder)
+    finally:
+        shutil.rmtree(PLACE)
 
 
 if __name__ == "__main__":

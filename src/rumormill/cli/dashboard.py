@@ -1,8 +1,8 @@
 """`rumormill dashboard`: a page for a browser that shows running nodes or recorded traces.
 
-What is named is told apart by what it is: a home, in which a node runs, or a trace. The page is
-served from here until Ctrl-C; nodes are asked over their control sockets, and compute nothing for
-it while nobody looks.
+What is named is told apart by what it is: a home, in which a node runs, the address of a dashboard
+elsewhere, or a trace. The page is served from here until Ctrl-C; nodes are asked over their control
+sockets, and compute nothing for it while nobody looks.
 """
 
 import argparse
@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import signal
+import sys
 import webbrowser
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
@@ -26,12 +27,15 @@ from rumormill.daemon.endpoint import DASHBOARD_ENDPOINT, Endpoint, dashboard_en
 from rumormill.daemon.homes import MAX_HOMES, HomeSource, HomesSource
 from rumormill.dashboard.http import server_context
 from rumormill.dashboard.lake import WithLake
+from rumormill.dashboard.remote_source import SCHEMES, RemoteSource, parse_address
 from rumormill.dashboard.server import Dashboard
 from rumormill.dashboard.source import VIEWS, Look, NotHere, Source, wanted_sections
 from rumormill.dashboard.trace_source import TraceSource, is_trace
 
 _JOURNEYS = 16
 """Events whose journeys a still picture has."""
+ADDRESS_FILE = ".url"
+"""How the file is called that has the address of a dashboard elsewhere in it."""
 
 
 def run_dashboard(options: argparse.Namespace) -> int:
@@ -42,19 +46,18 @@ def run_dashboard(options: argparse.Namespace) -> int:
     endpoint_of(options)
     if bool(options.cert) != bool(options.key):
         raise CommandError("--cert, --key: TLS needs both", USAGE)
-    paths = [Path(each).expanduser().absolute() for each in options.what or [resolved.home]]
     if options.export:
-        return _export(paths, Path(options.export), options)
-    return run_async(_run(paths, options))
+        return _export(Path(options.export), resolved.home, options)
+    return run_async(_run(resolved.home, options))
 
 
-def _export(paths: Sequence[Path], path: Path, options: argparse.Namespace) -> int:
+def _export(path: Path, home: Path, options: argparse.Namespace) -> int:
     """Write one picture of everything into a file that needs nothing else."""
     from rumormill.dashboard.still import still_page
 
     if not path.parent.is_dir() or path.is_dir():
         raise CommandError(f"--export: {path} cannot be written", USAGE)
-    page = still_page(run_async(_pictured(paths, options)))
+    page = still_page(run_async(_pictured(home, options)))
     try:
         path.write_text(page, encoding="utf-8")
     except OSError as error:
@@ -63,8 +66,8 @@ def _export(paths: Sequence[Path], path: Path, options: argparse.Namespace) -> i
     return 0
 
 
-async def _run(paths: Sequence[Path], options: argparse.Namespace) -> int:
-    source = _with_lake(await chosen_source(paths), options)
+async def _run(home: Path, options: argparse.Namespace) -> int:
+    source = _with_lake(await chosen_source(_named(home, options), options.ca), options)
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):  # before anybody is told that it runs
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -74,26 +77,58 @@ async def _run(paths: Sequence[Path], options: argparse.Namespace) -> int:
     return 0
 
 
-async def chosen_source(paths: Sequence[Path]) -> Source:
-    """What is to be watched."""
+def _named(home: Path, options: argparse.Namespace) -> list[str | Path]:
+    """What was typed: addresses as they are, all else as paths."""
+    return [
+        each if _is_address(each) else Path(each).expanduser().absolute()
+        for each in options.what or [str(home)]
+    ]
+
+
+async def chosen_source(what: Sequence[str | Path], roots: str | None) -> Source:
+    """What is to be watched: traces; or homes, and dashboards elsewhere, by their addresses."""
+    paths = [each for each in what if isinstance(each, Path)]
     traces = [await asyncio.to_thread(is_trace, path) for path in paths]
-    if all(traces):
+    if len(paths) == len(what) and all(traces):
         for path in paths:
             if not path.exists():
                 raise CommandError(f"there is no trace {path}")
         return await asyncio.to_thread(TraceSource, paths)
     if any(traces):
         raise CommandError("name homes or traces, not both", USAGE)
-    if len(paths) > MAX_HOMES:
-        raise CommandError(f"at most {MAX_HOMES} homes are shown together", USAGE)
-    for path in paths:
-        await (
-            await ControlClient.connect(socket_path(path))
-        ).close()  # or say that nobody is there
-    if len(paths) == 1:
-        return HomeSource(paths[0])
+    if len(what) > MAX_HOMES:
+        raise CommandError(f"at most {MAX_HOMES} nodes are shown at a time", USAGE)
     names = Counter(path.name for path in paths)
-    return HomesSource({p.name if names[p.name] == 1 else str(p): p for p in paths})
+    members: dict[str, Source] = {}
+    for each in what:
+        if isinstance(each, Path):  # where nobody is there, it is said now
+            await (await ControlClient.connect(socket_path(each))).close()
+            members[each.name if names[each.name] == 1 else str(each)] = HomeSource(each)
+        else:
+            name, member = _elsewhere(each, roots)
+            await member.look(Look(sections=("source",)))
+            members[each if name in members and each.endswith(ADDRESS_FILE) else name] = member
+    return next(iter(members.values())) if len(members) == 1 else HomesSource(members)
+
+
+def _is_address(what: str) -> bool:
+    return what.startswith(SCHEMES) or what.endswith(ADDRESS_FILE)
+
+
+def _elsewhere(what: str, roots: str | None) -> tuple[str, Source]:
+    """A dashboard elsewhere, and how it is called: by its place, or as the file of its address."""
+    path = Path(what)
+    text = what
+    if not what.startswith(SCHEMES):
+        try:
+            text = path.expanduser().read_text(encoding="utf-8", errors="replace").strip()
+        except OSError as error:
+            raise CommandError(f"cannot read {path}: {error.strerror}") from None
+    address = parse_address(text)
+    if not address.is_private:
+        print(f"{address.place} is asked without TLS: its token can be read along", file=sys.stderr)
+    name = address.place if text is what else path.name.removesuffix(ADDRESS_FILE)
+    return name, RemoteSource(address, roots)
 
 
 def endpoint_of(options: argparse.Namespace) -> Endpoint:
@@ -148,8 +183,8 @@ def _with_lake(source: Source, options: argparse.Namespace) -> Source:
     return WithLake(source, lake)
 
 
-async def _pictured(paths: Sequence[Path], options: argparse.Namespace) -> dict[str, Any]:
-    source = _with_lake(await chosen_source(paths), options)
+async def _pictured(home: Path, options: argparse.Namespace) -> dict[str, Any]:
+    source = _with_lake(await chosen_source(_named(home, options), options.ca), options)
     try:
         return await still_snapshot(source)
     finally:

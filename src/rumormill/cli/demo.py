@@ -28,7 +28,7 @@ from rumormill.cli.numbers import whole
 from rumormill.cli.session import run_async
 from rumormill.core.errors import ConfigError, LocalError
 from rumormill.daemon.endpoint import DASHBOARD_ENDPOINT
-from rumormill.daemon.homes import HomesSource
+from rumormill.daemon.homes import HomeSource, HomesSource
 from rumormill.dashboard.server import Dashboard
 from rumormill.demo.run import RunSummary, demonstrate
 from rumormill.demo.script import Script, chosen, write_script
@@ -164,7 +164,7 @@ class Screen:
     def begin(self, label: str, homes: Mapping[str, Path]) -> None:
         """Show the nodes of a run on the dashboard."""
         if self.source is not None:
-            self.source.turn_to(homes, label)
+            self.source.turn_to({name: HomeSource(home) for name, home in homes.items()}, label)
 
     def mark(self, kind: str, node: str, text: str) -> None:
         """Mark a kill or a return there."""

@@ -34,12 +34,13 @@ examples:
 show running nodes or recorded traces in a browser
 
 Serve a page, on this machine and to whoever has the token in its address, that shows
-the node of the home, the nodes of several homes as one network, or a recorded trace,
-with a clock that can be stopped and moved; of several traces, the first beside the
-others. Nothing can be changed unless that is allowed. Ctrl-C ends it. A simulation is
-watched by rumormill sim --dashboard.
+the node of the home, the nodes of several homes and of dashboards elsewhere as one
+network, or a recorded trace, with a clock that can be stopped and moved; of several
+traces, the first beside the others. Nothing can be changed unless that is allowed.
+Ctrl-C ends it. A simulation is watched by rumormill sim --dashboard.
 
-what WHAT...         homes of running nodes, or traces: files, or folders with everybody's
+what WHAT...         homes of running nodes; addresses that dashboards elsewhere have printed,
+    or files NAME.url with such an address; or traces: files, or folders with everybody's
     (default: the home)
 @place
 page:
@@ -47,6 +48,7 @@ page:
 --allow-host NAME*   a name under which it may be asked for, as behind a proxy; may be repeated
 --cert FILE          serve it by TLS: certificate in PEM
 --key FILE           and the certificate's key in PEM
+--ca FILE            trust these certificates of dashboards elsewhere too, in PEM
 --lake DIR           show the tables of this lake too, and how far Spark's queries are behind
 --allow-publish      let the page publish
 --open               open it in a browser
@@ -56,6 +58,7 @@ page:
 examples:
   rumormill dashboard
   rumormill dashboard a b c --open
+  rumormill dashboard a east.url west.url --ca ours.pem
   rumormill dashboard run.ndjson
   rumormill dashboard run.ndjson --export run.html
 """,

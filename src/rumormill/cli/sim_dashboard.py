@@ -10,9 +10,12 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from rumormill.cli.dashboard import started
+from rumormill.core.event import Event
+from rumormill.core.ids import Topic
 from rumormill.daemon.endpoint import dashboard_endpoint
 from rumormill.dashboard.server import Dashboard
 from rumormill.dashboard.sim_source import Feed, SimulationSource
@@ -31,7 +34,8 @@ class Watched:
 
         def begun(simulation: Simulation) -> None:
             protocol = simulation.scenario.protocol
-            self._source.begin(label, protocol, simulation.plan.end, lambda: simulation.machines)
+            end, logs = simulation.plan.end, partial(latest_of, simulation)
+            self._source.begin(label, protocol, end, lambda: simulation.machines, logs)
 
         return {"observer": Feed(self._source), "begun": begun}
 
@@ -40,6 +44,12 @@ class Watched:
         with contextlib.suppress(KeyboardInterrupt):  # from the moment that it is offered
             print("the run is over; the page stays until Ctrl-C", file=sys.stderr)
             threading.Event().wait()
+
+
+def latest_of(simulation: Simulation, topic: Topic, most: int) -> list[list[Event]]:
+    """The last events of a topic, at each peer that is up and keeps any."""
+    kept = [host.journal for host in simulation.network.hosts if host.up and host.journal]
+    return [events for journal in kept if (events := journal.latest(topic, most))]
 
 
 @contextlib.contextmanager

@@ -226,13 +226,14 @@ def _topics(shown: Mapping[str, Any], rows: int) -> Table:
 
 
 def _peers(shown: Mapping[str, Any], rows: int) -> Table:
-    texts, numbers = ("peer", "way", "from"), ("score", "queued", "new", "copies")
+    texts, numbers = ("peer", "way", "from"), ("round trip", "score", "queued", "new", "copies")
     table = _table({**dict.fromkeys(texts, False), **dict.fromkeys(numbers, True)})
     for row in shown["peers"][:rows]:
         table.add_row(
             row["name"],
             row["kind"],
             row["direction"],
+            as_delay(row.get("rtt")),
             as_number(row.get("score")),
             as_size(row["queue"]),
             f"{row.get('delivered', 0):,}",
@@ -240,6 +241,13 @@ def _peers(shown: Mapping[str, Any], rows: int) -> Table:
         )
     _more(table, len(shown["peers"]) - rows, shown["peers_left_out"])
     return table
+
+
+def as_delay(value: float | None) -> str:
+    """A round trip; those of one machine and one room differ by microseconds."""
+    if value is None or value >= 0.01:
+        return as_seconds(value)
+    return f"{1000 * value:.2f} ms"
 
 
 def _more(table: Table, beyond: int, left_out: int) -> None:

@@ -225,6 +225,8 @@ class PeerView(msgspec.Struct, frozen=True):
     queued_bytes: int = 0
     score: float | None = None
     """What the protocol thinks of it, where it keeps scores (GossipSub)."""
+    round_trip: float | None = None
+    """Seconds to it and back, as the kernel has measured them; not known through a relay."""
 
 
 class GroupView(msgspec.Struct, frozen=True):

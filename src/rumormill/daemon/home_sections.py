@@ -68,7 +68,14 @@ def well(found: Found, away: Mapping[str, str]) -> dict[str, Any]:
         return {"ok": False, "sentence": wrong[0] + more}
     if not found:
         return {"ok": True, "sentence": "no node is there yet"}
-    return {"ok": True, "sentence": f"{len(found)} nodes, all well"}
+    return {"ok": True, "sentence": f"{nodes(found)}, all well"}
+
+
+def nodes(found: Found) -> str:
+    """How many there are, also behind one dashboard."""
+    rows = [row for each in found.values() for row in each.get("peers", {}).get("rows", [])]
+    count = sum(bool(row.get("me")) for row in rows)
+    return "one node" if count == 1 else f"{count} nodes"
 
 
 def totals(found: Found) -> dict[str, Any]:
@@ -132,9 +139,10 @@ def topics(found: Found) -> dict[str, Any]:
     for each in _sections(found, "topics"):
         for row in each["rows"]:
             had = rows.setdefault(row["name"], {"name": row["name"], "title": row["title"]})
-            for name in ("published", "delivered", "duplicates", "rate"):
+            for name in ("published", "delivered", "duplicates", "rejected", "rate"):
                 had[name] = rounded((had.get(name) or 0) + (row.get(name) or 0))
-            had["subscribers"] = had.get("subscribers", 0) + bool(row.get("subscribed"))
+            here = row.get("subscribed", row.get("subscribers", 0))  # of one node, or of several
+            had["subscribers"] = had.get("subscribers", 0) + int(here)
             for name in ("next", "bytes", "mesh"):
                 if name in row:
                     had[name] = max(had.get(name, 0), row[name])
@@ -149,20 +157,30 @@ def _ids(found: Found) -> dict[str, dict[str, Any]]:
     rows: dict[str, dict[str, Any]] = {}
     told = {name: each["peers"]["rows"] for name, each in found.items() if "peers" in each}
     for name, of_node in told.items():
-        own = next((row for row in of_node if row.get("me")), None)
-        if own is not None:
-            rows[own["id"]] = own | {"name": name, "me": True, "delivered": 0, "duplicates": 0}
+        own = [row for row in of_node if row.get("me")]
+        for row in own:
+            called = name if len(own) == 1 else f"{name}/{row['name']}"
+            rows[row["id"]] = row | {"name": called, "delivered": 0, "duplicates": 0}
+    trips: dict[str, list[float]] = {}
     for of_node in told.values():
-        own_id = next((row["id"] for row in of_node if row.get("me")), "")
+        own = [row for row in of_node if row.get("me")]
         for row in of_node:
-            if row.get("me"):
-                continue
-            if own_id in rows:
+            # Of one node, others' rows say what it got of them; of several, their own rows do.
+            getter = row if row.get("me") else own[0] if len(own) == 1 else None
+            if getter is not None:
                 for count in ("delivered", "duplicates"):
-                    rows[own_id][count] += row.get(count, 0)
-            kept = ("id", "name", "up", "kind")
-            rows.setdefault(row["id"], {name: row[name] for name in kept if name in row})
-    return rows
+                    rows[getter["id"]][count] += row.get(count, 0)
+            if not row.get("me"):
+                kept = ("id", "name", "up", "kind")
+                rows.setdefault(row["id"], {name: row[name] for name in kept if name in row})
+            if "rtt" in row:
+                trips.setdefault(row["id"], []).append(row["rtt"])
+    return {peer: row | _middle(trips.get(peer)) for peer, row in rows.items()}
+
+
+def _middle(trips: list[float] | None) -> dict[str, float]:
+    """How far a peer is from those that are connected to it: from half of them, nearer."""
+    return {"rtt": sorted(trips)[len(trips) // 2]} if trips else {}
 
 
 def peers(found: Found) -> dict[str, Any]:
@@ -242,6 +260,8 @@ def reach(found: Found) -> dict[str, Any]:
     return {
         "lines": [f"{name}: {line}" for name, each in told.items() for line in each["lines"]],
         "addresses": [address for each in told.values() for address in each["addresses"]],
+        "relays": added([each["relays"] for each in told.values()]) or {},
+        "punches": added([each["punches"] for each in told.values()]) or {},
     }
 
 
@@ -268,6 +288,19 @@ def protocol(found: Found) -> dict[str, Any]:
     if rings:
         shown["ring"] = {topic: {"labels": labels} for topic, labels in rings.items()}
     return shown
+
+
+def heads(found: Found) -> dict[str, Any] | None:
+    """Heads of the first topic that anybody tells of, with how many nodes have them as such."""
+    told = _sections(found, "heads")
+    counts: dict[str, int] = {}
+    same = [each for each in told if each["topic"] == told[0]["topic"]]
+    for each in same:
+        for event, count in each["rows"]:
+            counts[event] = counts.get(event, 0) + count
+    rows = [list(row) for row in sorted(counts.items(), key=lambda head: -head[1])]
+    left_out = max([each["left_out"] for each in same], default=0)
+    return same[0] | {"rows": rows[:_MOST_ROWS], "left_out": left_out} if same else None
 
 
 def journey(found: list[dict[str, Any]]) -> dict[str, Any]:
@@ -309,5 +342,6 @@ MAKERS: Final[Mapping[str, Callable[[Found], Any]]] = {
     "sync": sync,
     "reach": reach,
     "protocol": protocol,
+    "heads": heads,
 }
 """What puts each section together."""

@@ -21,9 +21,10 @@ from rumormill.core.trace import DeliverMessage, DuplicateMessage, RecvRPC, Send
 from rumormill.dashboard.figures import LATENCIES, cut, peer_text, percentile
 from rumormill.dashboard.series import Series, rounded
 from rumormill.trace.entries import Batch
+from rumormill.trace.ledger import UNSPECIFIED
 
 KEPT_ENTRIES: Final = 200_000
-"""Of the trace, for journeys: half a minute of a busy node."""
+"""Of the trace, of those that journeys are made of: a minute of a busy node."""
 MAX_TOPICS: Final = 2048
 MAX_PEERS: Final = 4096
 MAX_MARKS: Final = 256
@@ -97,6 +98,7 @@ class Aggregator:
         self.delivered = self.published = self.duplicates = self.rejected = self.failed = 0
         self.dropped_rpcs: dict[str, int] = {}
         self.refused: dict[str, int] = {}
+        self.rejections: dict[str, int] = {}
         self.sessions: dict[str, int] = {}
         self.partners: dict[PeerId, trace.SyncEnded] = {}
         self.partner_times: dict[PeerId, float] = {}
@@ -118,30 +120,42 @@ class Aggregator:
 
     def observe(self, batch: Batch) -> None:
         """Count the next entries."""
-        self._keep(batch)
         handler_of = self._handlers.get
         sends: list[trace.RpcMeta] = []
+        telling: Batch = []
+        keep = telling.append
         entries: Any = batch  # the kind is looked at once per entry; below it is known
-        for now, peer, payload in entries:
+        for entry in entries:
+            now, peer, payload = entry
+            kind = type(payload)
+            if kind is RecvRPC:  # which says nothing that is counted here, and is a third of all
+                continue
             if self._step_ends is None or now >= self._step_ends:
                 self._count_sends(sends)
                 self.advance(now)
-            kind = type(payload)
             if kind is SendRPC:
                 sends.append(payload.meta)
+                if payload.meta.messages:
+                    keep(entry)
             elif kind is DeliverMessage:
+                keep(entry)
                 self._deliver(now, peer, payload)
             elif kind is DuplicateMessage:
+                keep(entry)
                 self._duplicate(peer, payload)
-            elif kind is not RecvRPC and (handler := handler_of(kind)) is not None:
+            elif (handler := handler_of(kind)) is not None:
+                keep(entry)
                 handler(now, peer, payload)
         self._count_sends(sends)
+        self._keep(telling)
         self.now = batch[-1][0]
 
     def close(self) -> None:
         """What was counted stays readable when the trace has ended."""
 
     def _keep(self, batch: Batch) -> None:
+        if not batch:
+            return
         self._kept.append(batch)
         self._kept_count += len(batch)
         while self._kept_count - len(self._kept[0]) > KEPT_ENTRIES:
@@ -149,7 +163,7 @@ class Aggregator:
 
     @property
     def kept(self) -> list[Batch]:
-        """The last entries of the trace, in batches that nobody changes."""
+        """The last entries that speak of events, in batches that nobody changes."""
         return list(self._kept)
 
     # Steps of the series.
@@ -259,6 +273,7 @@ class Aggregator:
 
     def _reject(self, now: float, peer: PeerId, payload: trace.RejectMessage) -> None:
         self.rejected += 1
+        self._add(self.rejections, payload.reason or UNSPECIFIED, 1)
         self.topic_figures(payload.topic).rejected += 1
         self._complain(payload.received_from, payload.reason)
 

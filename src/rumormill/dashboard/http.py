@@ -4,10 +4,12 @@ Nothing is unbounded. The head of a request has at most 8 KiB, a body as much as
 and both have to be there in time; so many clients are answered at a time, and one too many takes
 the place of the one that has dawdled longest where most come from, so that whoever is silent keeps
 nobody out; every answer closes its connection. What a client is slow to read waits in the socket's
-buffers alone: a stream goes on when they have room.
+buffers alone: a stream goes on when they have room. A question whose answer fails ends itself and
+nothing else: it is counted, logged the first time that it fails in that place, and is a 500.
 """
 
 import asyncio
+import logging
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from http import HTTPStatus
@@ -30,6 +32,12 @@ STALLED: Final = 60.0
 """Seconds after which a client that reads nothing of a stream is let go."""
 
 PLAIN: Final = "text/plain; charset=utf-8"
+
+FAILED: Final = "error"
+"""Under what an answer that nobody foresaw is counted."""
+_MOST_PLACES: Final = 64
+"""Places of which failures are logged; those beyond are counted only."""
+_log = logging.getLogger("rumormill.dashboard")
 
 
 class Request(NamedTuple):
@@ -93,6 +101,7 @@ class HttpServer:
         self._timeout = timeout
         self._listening = Listening(self._protocol, count)
         self._clients: dict[asyncio.Task[None], None] = {}
+        self._failed_at: dict[tuple[str, int], None] = {}
 
     def _protocol(self) -> asyncio.Protocol:
         return asyncio.StreamReaderProtocol(asyncio.StreamReader(MAX_HEAD), self._serve)
@@ -123,7 +132,7 @@ class HttpServer:
             async with asyncio.timeout(self._timeout):
                 request = await self._request(reader)
                 del self._awaited[task]
-                answer = await self._answer(request)
+                answer = await self._answered(request)
                 self._awaited[task] = None
                 if answer.refusal:
                     self._count(answer.refusal)
@@ -132,7 +141,8 @@ class HttpServer:
                 if answer.refusal:
                     # Bytes that were not read would turn the close into a reset, which takes the
                     # answer with it.
-                    writer.write_eof()
+                    if writer.can_write_eof():  # which TLS cannot
+                        writer.write_eof()
                     while await reader.read(MAX_HEAD):
                         pass
             if answer.stream is not None:
@@ -141,6 +151,8 @@ class HttpServer:
         except OSError:  # of which a timeout is one
             self._count("cut-off")
             writer.transport.abort()  # whoever does not read must not be waited for
+        except Exception as error:  # noqa: BLE001 (of a stream: its head has been sent)
+            self._fail(error)
         except asyncio.CancelledError:
             # By `close`, or to make room; asyncio's streams report a cancelled handler as an error.
             writer.transport.abort()
@@ -191,6 +203,25 @@ class HttpServer:
             return await self._read(reader)
         except BadRequest as error:
             return error
+
+    async def _answered(self, found: Request | BadRequest) -> Answer:
+        try:
+            return await self._answer(found)
+        except Exception as error:  # noqa: BLE001 (whatever it is, the client is told)
+            self._fail(error)
+            text = b"this went wrong here; the program's log has it\n"
+            return Answer(HTTPStatus.INTERNAL_SERVER_ERROR, text)
+
+    def _fail(self, error: Exception) -> None:
+        """Count what nobody foresaw; log it once for each place, so that clients cannot fill it."""
+        self._count(FAILED)
+        step = error.__traceback__
+        while step is not None and step.tb_next is not None:
+            step = step.tb_next
+        place = ("", 0) if step is None else (step.tb_frame.f_code.co_qualname, step.tb_lineno)
+        if place not in self._failed_at and len(self._failed_at) < _MOST_PLACES:
+            self._failed_at[place] = None
+            _log.error("an answer failed", exc_info=error)
 
     async def _read(self, reader: asyncio.StreamReader) -> Request:
         try:

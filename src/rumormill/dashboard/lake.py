@@ -1,13 +1,15 @@
-"""The lake beside what is watched: its tables, and how far Spark's queries have come.
+"""The lake beside what is watched: its tables, how far Spark's queries have come, what was refused.
 
 Only files are looked at, by whoever serves the page, every few seconds and while somebody looks:
-Parquet's own counts of rows, the versions of Delta tables, and the checkpoints of queries, which
-say up to which offset of each topic a query has read. Behind that is its lag, where the log's end
-is known. Nothing is asked of Spark. Bounded: so many folders and files are looked at.
+Parquet's own counts of rows, the versions of Delta tables, the checkpoints of queries, which say
+up to which offset of each topic a query has read, and the faults in `events_verified`. Behind a
+query's offsets is its lag, where the log's end is known. Nothing is asked of Spark. Bounded: so
+many folders and files are looked at, and of a file that has not changed nothing is read again.
 """
 
 import asyncio
 import contextlib
+import functools
 import importlib
 import json
 import os
@@ -16,6 +18,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from rumormill.dashboard.figures import cut, ranked
+from rumormill.dashboard.series import rounded
 from rumormill.dashboard.source import Look, Sections, Source
 
 MAX_FOLDERS: Final = 2000
@@ -25,6 +29,11 @@ _DEPTH: Final = 6
 _FRESH: Final = 5.0
 _MOST_TEXT: Final = 1 << 20
 _DELTA: Final = "_delta_log"
+_VERIFIED: Final = "events_verified"
+"""The table whose rows say why an event does not hold, and the column that does."""
+_FAULT: Final = "fault"
+MAX_CHECKED: Final = 5_000_000
+"""Rows of it that are looked through; those beyond are counted as not looked at."""
 
 
 class WithLake:
@@ -67,7 +76,8 @@ def read_lake(path: Path) -> dict[str, Any]:
     """The tables below a directory, and the queries whose checkpoints are there."""
     tables: dict[str, dict[str, Any]] = {}
     queries: list[dict[str, Any]] = []
-    left = MAX_FILES
+    rejected: dict[str, int] = {}
+    left, unchecked = MAX_FILES, MAX_CHECKED
     for folder, names in _folders(path):
         if {"offsets", "commits"} <= {*names}:
             queries.append(_query(folder, path))
@@ -84,9 +94,18 @@ def read_lake(path: Path) -> dict[str, Any]:
         elif folder.resolve().parent.name != folder.parent.name:
             table["version"] = folder.resolve().parent.name  # of the part, behind its link
         for name in files[:left]:
-            _add_file(table, folder / name)
+            rows = _add_file(table, folder / name)
+            if folder.name == _VERIFIED and not is_delta:
+                unchecked -= rows
+                for reason, count in _faults(folder / name) if unchecked >= 0 else ():
+                    rejected[reason] = rejected.get(reason, 0) + count
         left -= len(files[:left])
-    return {"tables": sorted(tables.values(), key=lambda each: each["name"]), "queries": queries}
+    return {
+        "tables": sorted(tables.values(), key=lambda each: each["name"]),
+        "queries": queries,
+        "rejected": ranked(rejected),
+        "not_checked": max(0, -unchecked),
+    }
 
 
 def _folders(path: Path) -> Iterator[tuple[Path, list[str]]]:
@@ -113,16 +132,20 @@ def _is_shown(name: str) -> bool:
     return name != _DELTA and (name[0] not in "._" or name == ".streams")
 
 
-def _add_file(table: dict[str, Any], path: Path) -> None:
+def _add_file(table: dict[str, Any], path: Path) -> int:
+    """Count a file; how many rows it has, where that is known."""
     with contextlib.suppress(OSError):
         found = path.stat()
         table["bytes"] += found.st_size
         table["changed"] = max(table["changed"], found.st_mtime)
-        rows = _rows(path)
+        rows = _rows(str(path), found.st_mtime_ns, found.st_size)
         table["rows"] = None if rows is None or table["rows"] is None else table["rows"] + rows
+        return rows or 0
+    return 0
 
 
-def _rows(path: Path) -> int | None:
+@functools.lru_cache(MAX_FILES)
+def _rows(path: str, _changed: int, _size: int) -> int | None:
     """How many rows a file says that it has; None where nothing here can read it."""
     try:
         parquet = importlib.import_module("pyarrow.parquet")
@@ -130,6 +153,24 @@ def _rows(path: Path) -> int | None:
     except (ImportError, OSError, ValueError):  # pyarrow's errors are such
         return None
     return found
+
+
+def _faults(path: Path) -> tuple[tuple[str, int], ...]:
+    """Why events of a file do not hold, and how many for each reason."""
+    try:
+        found = path.stat()
+        return _read_faults(str(path), found.st_mtime_ns, found.st_size)
+    except (ImportError, OSError, ValueError):
+        return ()
+
+
+@functools.lru_cache(MAX_FILES)
+def _read_faults(path: str, _changed: int, _size: int) -> tuple[tuple[str, int], ...]:
+    parquet = importlib.import_module("pyarrow.parquet")
+    counts = parquet.read_table(path, columns=[_FAULT])[_FAULT].value_counts().to_pylist()
+    return tuple(
+        (cut(str(each["values"]), 80), each["counts"]) for each in counts if each["values"]
+    )
 
 
 def _newest(folder: Path, suffix: str = "") -> int | None:
@@ -151,11 +192,20 @@ def _query(folder: Path, lake: Path) -> dict[str, Any]:
     with contextlib.suppress(OSError, ValueError, IndexError):
         begun = (folder / "offsets" / str(done)).stat().st_mtime
         ended = (folder / "commits" / str(done)).stat().st_mtime
-        found |= {"batch_seconds": round(max(0.0, ended - begun), 3), "changed": ended}
-        text = (folder / "offsets" / str(done)).read_text()[:_MOST_TEXT]
-        kept = json.loads(text.splitlines()[-1])
-        found["offsets"] = {
-            topic: max(at.values()) if isinstance(at, dict) else int(at)
-            for topic, at in kept.items()
-        }
+        took = max(0.0, ended - begun)
+        found |= {"batch_seconds": round(took, 3), "changed": ended}
+        found["offsets"] = _offsets(folder, done)
+        if done > 0 and took > 0:
+            before = _offsets(folder, done - 1)
+            rows = sum(at - before.get(topic, 0) for topic, at in found["offsets"].items())
+            found["rows_per_second"] = rounded(max(0, rows) / took)
     return found
+
+
+def _offsets(folder: Path, batch: int) -> dict[str, int]:
+    """Up to which offset of each topic a batch goes."""
+    text = (folder / "offsets" / str(batch)).read_text()[:_MOST_TEXT]
+    return {
+        topic: max(at.values()) if isinstance(at, dict) else int(at)
+        for topic, at in json.loads(text.splitlines()[-1]).items()
+    }

@@ -1,16 +1,16 @@
-"""Rows of a log for the page: the tail as it grows, and pages of history by offset and time.
+"""Rows of a log for the page: the tail as it grows, pages of history by offset and time, heads.
 
 Read in a thread, a bounded number at a time. The rule of the tail: a row that is not shown is
 counted, with the offsets between which it stands.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from rumormill.core.event import Event
-from rumormill.dashboard.figures import event_row, matches
+from rumormill.dashboard.figures import event_row, listed, matches
 from rumormill.dashboard.source import NotHere, Page
 from rumormill.log.errors import DamagedRangeError
 from rumormill.log.event_log import EventLog
@@ -22,6 +22,10 @@ TAIL_BYTES: Final = 12 << 10
 _READ_BYTES: Final = 4 << 20
 _LOOKED_AT: Final = 5000
 """Events in which one page looks for those that a filter wants."""
+
+HEADS_AMONG: Final = 64
+"""Events of a topic, the last ones, among which heads are looked for."""
+_MOST_HEADS: Final = 16
 
 Shower = Callable[[Event], Event]
 """An event in clear if it can be read, else as it travels."""
@@ -98,3 +102,29 @@ def read_page(log: EventLog, shown: Shower, page: Page) -> dict[str, Any]:
         position = reached
     more = position < end
     return {"rows": rows, "first": extent.first_offset, "next": position, "more": more}
+
+
+def read_heads(log: EventLog, topic: str) -> dict[str, Any] | None:
+    """The heads of a topic's last events; None where no event names another (`heads_of`)."""
+    extent = log.topic(topic)
+    if extent is None:
+        return None
+    end = extent.next_offset
+    events, _ = _read(log, topic, max(extent.first_offset, end - HEADS_AMONG), end)
+    return heads_of(topic, [events])
+
+
+def heads_of(topic: str, logs: Iterable[Sequence[Event]]) -> dict[str, Any] | None:
+    """The events that none follows, by how many of some logs say so; None without any links."""
+    found: dict[str, int] = {}
+    linked, most = False, 0
+    for events in logs:
+        followed = {parent for event in events for parent in event.parents}
+        linked, most = linked or bool(followed), max(most, len(events))
+        for event in reversed(events):
+            if event.id not in followed:
+                found[event.id.hex()] = found.get(event.id.hex(), 0) + 1
+    if not linked:
+        return None
+    rows = sorted(found.items(), key=lambda head: -head[1])
+    return {"topic": topic, "among": most, **listed([list(row) for row in rows], _MOST_HEADS)}

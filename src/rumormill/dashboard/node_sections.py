@@ -30,6 +30,7 @@ MOST_LINKS: Final = 1000
 _TRAVEL: Final = "rumormill_travel_seconds"
 _DELIVERY: Final = "rumormill_delivery_seconds"
 _COMMIT: Final = "rumormill_log_commit_seconds"
+_REJECTED: Final = ("invalid_messages", "ignored_messages", "rejected_messages")
 _SETTLED: Final = 10.0
 """Seconds for which something must be wrong before the overview says so."""
 
@@ -94,6 +95,7 @@ def totals(reading: Reading, aggregator: Aggregator) -> dict[str, Any]:
         "delivered": int(delivered),
         "duplicates": int(value("rumormill_duplicates")),
         "rejected": int(value("rumormill_rejected")),
+        "rejections": ranked(reading.metrics.get("rumormill_rejected", {})),
         "messages_sent": int(sent),
         "copies_per_delivery": rounded(sent / delivered) if delivered else None,
         "copies": {"spread": ordinary, **ranked(aggregator.copies)},
@@ -192,6 +194,7 @@ def topics(log: EventLog, reading: Reading, aggregator: Aggregator, chosen: str)
             "published": metric("topic_msg_published"),
             "delivered": metric("accepted_messages"),
             "duplicates": metric("rumormill_duplicates"),
+            "rejected": sum(map(metric, _REJECTED)),
             "rate": rounded(figures.rate),
             "subscribers": metric("topic_peers_count"),
             "subscribed": bool(metric("topic_subscription_status")),
@@ -222,6 +225,8 @@ def peers(own: PeerId, connected: Sequence[PeerView], aggregator: Aggregator) ->
         }
         if peer.score is not None:
             row["score"] = rounded(peer.score)
+        if peer.round_trip is not None:
+            row["rtt"] = rounded(peer.round_trip)
         if figures is not None:
             row |= {"delivered": figures.delivered, "duplicates": figures.duplicates}
             if figures.errors:
@@ -285,6 +290,20 @@ def sync(
         "topics": rows,
         "left_out": max(0, len(here) - MOST_TOPICS),
         "partners": partners,
+    }
+
+
+def reach(reading: Reading, lines: Sequence[str], addresses: Sequence[str]) -> dict[str, Any]:
+    """Who reaches the node, and by what ways: its addresses, relays, holes that were punched."""
+    metrics = reading.metrics
+    relays = {what: int(count) for what, count in metrics.get("rumormill_relay", {}).items()}
+    if carried := reading.value("rumormill_relay_bytes"):
+        relays["bytes carried for others"] = int(carried)
+    return {
+        "lines": lines,
+        "addresses": addresses,
+        "relays": {what: count for what, count in relays.items() if count},
+        "punches": ranked(metrics.get("rumormill_punches", {})),
     }
 
 

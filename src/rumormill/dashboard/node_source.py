@@ -17,7 +17,7 @@ from rumormill.dashboard import node_sections as sections
 from rumormill.dashboard.aggregate import Aggregator
 from rumormill.dashboard.figures import peer_text
 from rumormill.dashboard.journeys import find_journey, message_id_of
-from rumormill.dashboard.log_pages import read_page, read_tail
+from rumormill.dashboard.log_pages import read_heads, read_page, read_tail
 from rumormill.dashboard.source import Look, NotHere, Page, Sections
 from rumormill.dashboard.watched import Reading, WatchedNode
 from rumormill.version import __version__
@@ -40,6 +40,8 @@ class NodeSource:
         self._reading: Reading | None = None
         self._forgetting: asyncio.TimerHandle | None = None
         self._troubles: dict[str, float] = {}
+        self._heads_at: tuple[str, int] | None = None
+        self._heads_read: dict[str, Any] | None = None
 
     @property
     def attached(self) -> bool:
@@ -93,7 +95,25 @@ class NodeSource:
             found["tail"] = await asyncio.to_thread(
                 read_tail, log, shown, look.topic, look.tail_from, look.filter
             )
+        if "heads" in look.sections:
+            found["heads"] = await self._heads(look.topic, reading)
         return found
+
+    async def _heads(self, topic: str, reading: Reading) -> dict[str, Any] | None:
+        """Of the topic that is looked at, or else of the longest that has a tree; read anew when
+        it has grown."""
+        rows = self._node.log.writer().topics
+        ends = {
+            name: row.next_offset
+            for name in (topic, *reading.view.links.get("child", ()))
+            if (row := rows.get(name)) is not None
+        }
+        topic = topic or max(ends, key=lambda name: ends[name], default="")
+        at = (topic, ends.get(topic, 0))
+        if at != self._heads_at:
+            self._heads_at = at
+            self._heads_read = await asyncio.to_thread(read_heads, self._node.log, topic)
+        return self._heads_read
 
     def _makers(
         self, look: Look, aggregator: Aggregator, reading: Reading
@@ -115,7 +135,7 @@ class NodeSource:
             "links": lambda: sections.links(node.peers, view, look.topic),
             "recent": aggregator.recent_section,
             "sync": lambda: sections.sync(reading, aggregator, node.completeness),
-            "reach": lambda: {"lines": node.reachability, "addresses": node.tickets},
+            "reach": lambda: sections.reach(reading, node.reachability, node.tickets),
             "protocol": lambda: sections.protocol(self._protocol, node.id, view),
         }
 

@@ -4,18 +4,19 @@ Every path is relative to wherever the page is, so that it works behind any pref
 a request asks for is read from the end of its path. Nothing can be changed unless that was allowed.
 """
 
-import asyncio
 import contextlib
+import functools
 import html
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import unquote
 
 import msgspec
+from msgspec.structs import replace
 
-from rumormill.core.errors import RumormillError
+from rumormill.core.errors import LocalError, RumormillError
 from rumormill.dashboard.guard import HEADERS, Guard, json_answer, refused
 from rumormill.dashboard.http import (
     MAX_CLIENTS,
@@ -27,6 +28,7 @@ from rumormill.dashboard.http import (
 )
 from rumormill.dashboard.source import (
     PLAYABLE,
+    SECTIONS,
     Look,
     NotHere,
     Page,
@@ -34,7 +36,7 @@ from rumormill.dashboard.source import (
     Source,
     wanted_sections,
 )
-from rumormill.dashboard.static_files import HTML, INDEX, MARKER, page_files
+from rumormill.dashboard.static_files import HTML, INDEX, ServedFiles
 from rumormill.dashboard.stream import viewed
 
 MAX_VIEWERS: Final = 8
@@ -45,10 +47,6 @@ _MOST_TEXT: Final = 1024
 """Of a topic's name or a filter in an address."""
 _PLAIN: Final = wanted_sections(["latency"])
 """What the page has without JavaScript."""
-_OVERVIEW: Final = 0.2
-_LATER: Final = "<p>Figures are being read; load this page again in a moment.</p>"
-"""How many seconds the page waits for that, and what it says otherwise: with JavaScript, none of it
-is seen, and the page is there at once."""
 _OK: Final = HTTPStatus.OK
 
 
@@ -69,7 +67,6 @@ class Dashboard:
         self._allow_publish = allow_publish
         self._guard = Guard(hosts)
         self._tls = tls
-        self._files = page_files()
         self._viewers = 0
         self._server = HttpServer(
             self._answer,
@@ -78,6 +75,11 @@ class Dashboard:
             max_body=MAX_BODY,
             max_clients=MAX_VIEWERS + MAX_CLIENTS,
         )
+
+    @functools.cached_property
+    def _files(self) -> ServedFiles:
+        """Read when the first browser comes."""
+        return ServedFiles()
 
     async def start(self, host: str, port: int) -> str:
         """Listen; return the address to open, token included."""
@@ -103,42 +105,46 @@ class Dashboard:
             return await self._routed(request)
         except NotHere as error:
             return refused(HTTPStatus.NOT_FOUND, "not-found", str(error))
-        except (ValueError, msgspec.MsgspecError) as error:
+        except Unclear as error:
             return refused(HTTPStatus.BAD_REQUEST, "bad-request", str(error))
         except RumormillError as error:
             return refused(HTTPStatus.CONFLICT, "failed", str(error))
 
     async def _routed(self, request: Request) -> Answer:
         """By the end of the path."""
-        parts = [unquote(part, errors="strict") for part in request.path.split("/")]
+        with _read():
+            parts = [unquote(part, errors="strict") for part in request.path.split("/")]
         if request.method == "POST":
             return await self._post(parts[-1], request)
         if "static" in parts:
-            return self._file("/".join(parts[parts.index("static") + 1 :]))
+            return self._file("/".join(parts[parts.index("static") + 1 :]), request)
         match parts[-3:]:
             case [*_, ""]:
-                return await self._index()
+                return self._file(INDEX, request)
+            case [*_, "plain"]:
+                text = overview(await self._source.look(Look(sections=_PLAIN)))
+                return Answer(_OK, text.encode(), HTML, HEADERS)
+            case [*_, "look"]:
+                with _read():
+                    asked = msgspec.json.decode(request.query.get("ask", ""), type=Look)
+                return json_answer(await self._look(bounded(asked)))
             case [*_, "stream"]:
                 return self._stream(request)
             case ["topics", topic, "events"]:
-                return json_answer(await self._source.page(_page(topic, request.query)))
+                with _read():
+                    page = _page(topic, request.query)
+                return json_answer(await self._source.page(page))
             case [*_, "events", event]:
                 return json_answer(await self._source.journey(event[:_MOST_TEXT]))
         raise NotHere("there is no such page")
 
-    def _file(self, name: str) -> Answer:
+    def _file(self, name: str, request: Request) -> Answer:
         if name not in self._files:
             raise NotHere("there is no such file")
-        body, kind = self._files[name]
-        return Answer(_OK, body, kind, HEADERS)
-
-    async def _index(self) -> Answer:
-        text = _LATER
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_OVERVIEW):
-                text = overview(await self._source.look(Look(sections=_PLAIN)))
-        page = self._files[INDEX][0].decode().replace(MARKER, text)
-        return Answer(_OK, page.encode(), HTML, HEADERS)
+        packed = "gzip" in request.headers.get("accept-encoding", "")
+        body, kind = self._files.body(name, packed=packed)
+        how = (("Content-Encoding", "gzip"),) if packed else ()
+        return Answer(_OK, body, kind, (*HEADERS, *how))
 
     def _stream(self, request: Request) -> Answer:
         if self._viewers >= MAX_VIEWERS:
@@ -146,10 +152,9 @@ class Dashboard:
             return refused(HTTPStatus.SERVICE_UNAVAILABLE, "viewers", text)
         query = request.query
         views = [each for each in query.get("views", "").split(",") if each]
-        look = Look(
-            sections=wanted_sections(views or ["overview"]),
-            topic=query.get("topic", "")[:_MOST_TEXT],
-            filter=query.get("filter", "")[:_MOST_TEXT],
+        topic, text = query.get("topic", ""), query.get("filter", "")
+        look = bounded(
+            Look(sections=wanted_sections(views or ["overview"]), topic=topic, filter=text)
         )
         last = request.headers.get("last-event-id", "")
         last_id = int(last[:15]) if last.isascii() and last.isdigit() else 0
@@ -167,13 +172,15 @@ class Dashboard:
 
     async def _post(self, what: str, request: Request) -> Answer:
         if what == "play":
-            wish = msgspec.json.decode(request.body, type=dict[str, float | bool | str])
+            with _read():
+                wish = msgspec.json.decode(request.body, type=dict[str, float | bool | str])
             return json_answer(await self._source.play(wish))
         if what == "publish":
             if not self._allow_publish:
                 text = "nothing may be published here; open the dashboard with allow_publish"
                 return refused(HTTPStatus.FORBIDDEN, "publish", text)
-            said = msgspec.json.decode(request.body, type=Said)
+            with _read():
+                said = msgspec.json.decode(request.body, type=Said)
             return json_answer(await self._source.publish(said.topic, said.data.encode()))
         raise NotHere("there is no such page")
 
@@ -184,6 +191,19 @@ class Dashboard:
         if self._allow_publish or told["kind"] in PLAYABLE:
             told["token"] = self._guard.form_token
         return found | {"source": told}
+
+
+class Unclear(LocalError):  # noqa: N818 (the status is called bad request)
+    """What was asked cannot be understood."""
+
+
+@contextlib.contextmanager
+def _read() -> Iterator[None]:
+    """Read what a client has sent; the faults are its own."""
+    try:
+        yield
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise Unclear(str(error)) from None
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -205,14 +225,33 @@ def _page(topic: str, query: Any) -> Page:
     )
 
 
+def bounded(look: Look) -> Look:
+    """A question without what is too long, or none of ours."""
+    known = tuple([each for each in SECTIONS if each in look.sections])
+    topic, text = look.topic[:_MOST_TEXT], look.filter[:_MOST_TEXT]
+    return replace(look, sections=known, topic=topic, filter=text)
+
+
+_HEAD: Final = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="refresh" content="5">
+<title>rumormill</title>
+<link rel="stylesheet" href="static/style.css">
+</head>
+<body><main>"""
+
+
 def overview(found: dict[str, Any]) -> str:
-    """The overview as plain HTML, for those without JavaScript."""
+    """The overview as a page of plain HTML, for those without JavaScript."""
     totals, topics = found.get("totals", {}), found.get("topics", {}).get("rows", [])
     figures = {
         **{name: totals.get(name) for name in ("published", "delivered", "duplicates", "pending")},
         **{name: found.get("latency", {}).get(name) for name in ("p50", "p99")},
     }
-    lines = [f"<p>{html.escape(found['well']['sentence'])}</p>", "<table>"]
+    lines = [_HEAD, f"<h1>{html.escape(found['well']['sentence'])}</h1>", "<table>"]
     lines += [
         f"<tr><th>{name}</th><td>{html.escape(str(value))}</td></tr>"
         for name, value in figures.items()
@@ -227,4 +266,4 @@ def overview(found: dict[str, Any]) -> str:
         f"<td>{row.get('rate', '')}</td></tr>"
         for row in topics
     ]
-    return "".join([*lines, "</table>"])
+    return "".join([*lines, "</table></main></body></html>\n"])

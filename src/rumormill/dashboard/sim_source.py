@@ -7,12 +7,14 @@ wants to see it. The clock can be stopped and held back; it cannot be turned bac
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from rumormill.core.errors import LocalError
-from rumormill.core.ids import PeerId
+from rumormill.core.event import Event
+from rumormill.core.ids import PeerId, Topic
 from rumormill.core.machine import Machine
+from rumormill.dashboard.log_pages import HEADS_AMONG, heads_of
 from rumormill.dashboard.series import step_for
 from rumormill.dashboard.source import Look
 from rumormill.dashboard.trace_figures import TraceAggregator
@@ -26,6 +28,8 @@ _LOOK_AGAIN: Final = 0.5
 _NAP: Final = 0.05
 
 Machines = Callable[[], Mapping[PeerId, Machine]]
+Logs = Callable[[Topic, int], Sequence[Sequence[Event]]]
+"""The last so many events of a topic, at each peer that keeps any."""
 
 
 class SimulationSource(WholeSource):
@@ -38,7 +42,8 @@ class SimulationSource(WholeSource):
         self._end = 0.0
         self._machines: Machines | None = None
         self._viewed_at = 0.0
-        self._wants_views = False
+        self._logs: Logs | None = None
+        self._wants_views, self._wanted_topic = False, ""
         self._speed: float | None = None
         self._playing = True
         self._ended = threading.Event()
@@ -46,7 +51,9 @@ class SimulationSource(WholeSource):
         """A virtual time and the steady time at which it was reached, since the speed is so."""
         self._epoch = 0
 
-    def begin(self, title: str, protocol: str, end: float, machines: Machines) -> None:
+    def begin(
+        self, title: str, protocol: str, end: float, machines: Machines, logs: Logs | None = None
+    ) -> None:
         """Another run begins."""
         with self.lock:
             if self._epoch:
@@ -54,6 +61,7 @@ class SimulationSource(WholeSource):
             self._title, self._about["protocol"] = title, protocol
             self.figures = TraceAggregator(step_for(end))
             self.views, self._machines, self._end = None, machines, end
+            self.heads, self._logs = None, logs
             self._held = None
             self._epoch += 1
 
@@ -70,6 +78,10 @@ class SimulationSource(WholeSource):
         if self._wants_views and self._machines is not None and not fresh:
             self.views = {peer: each.view() for peer, each in self._machines().items()}
             self._viewed_at, self._wants_views = time.monotonic(), False
+            trees = {name for view in self.views.values() for name in view.links.get("child", ())}
+            topic = self._wanted_topic or self.figures.busiest(trees)
+            if self._logs is not None and topic:
+                self.heads = heads_of(topic, self._logs(topic, HEADS_AMONG))
 
     def _hold(self, now: float) -> None:
         while not self._ended.is_set():
@@ -98,7 +110,7 @@ class SimulationSource(WholeSource):
     def proceed(self, look: Look) -> None:
         """Say whether machines are to be looked at."""
         if "links" in look.sections or "protocol" in look.sections:
-            self._wants_views = True
+            self._wants_views, self._wanted_topic = True, look.topic
 
     def clock(self) -> dict[str, Any]:
         """Virtual time."""

@@ -27,7 +27,7 @@ VIEWS: Final = {
     "history": ("sync", "peers", "series"),
     "reach": ("reach", "peers"),
     "lake": ("lake",),
-    "protocol": ("protocol", "peers", "links"),
+    "protocol": ("protocol", "peers", "links", "heads"),
     "compare": ("compare",),
 }
 """The sections of each view; a section's own name is a view as well."""

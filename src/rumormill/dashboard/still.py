@@ -1,8 +1,7 @@
 """A still: the page with its scripts, styles and data in one file that needs no server.
 
-Browsers load no modules from files, so they are joined: each becomes a function that returns what
-it exports. The rule: the only script that runs is the page's own. Its hash stands in the policy,
-and data cannot end the block that it is in.
+The rule: the only script that runs is the page's own. Its hash stands in the policy, and data
+cannot end the block that it is in.
 """
 
 import hashlib
@@ -13,19 +12,17 @@ from typing import Any, Final
 
 import msgspec
 
-from rumormill.dashboard.static_files import INDEX, page_files
+from rumormill.dashboard.static_files import INDEX, MAIN, joined, page_files
 
-MAIN: Final = "app.js"
-_IMPORT: Final = re.compile(r'^import \{([^}]*)\} from "\./([\w-]+\.js)";\n', re.MULTILINE)
-_EXPORT: Final = re.compile(r"^export (?=(?:async )?(?:function|const|class) (\w+))", re.MULTILINE)
 _SCRIPT: Final = re.compile(r'<script (?:defer|type="module") src="static/([^"]+)"></script>\n')
 _STYLE: Final = re.compile(r'<link rel="stylesheet" href="static/([^"]+)">\n')
-_ICON: Final = re.compile(r'<link rel="icon"[^>]*>\n')
+_SERVED: Final = re.compile(r'<link rel="icon"[^>]*>\n|<noscript>.*</noscript>\n')
+"""What only a server has."""
 
 
 def still_page(snapshot: Mapping[str, Any]) -> str:
     """The page that shows a snapshot; `journeys` in it are the events that it can play."""
-    files = {name: body.decode() for name, (body, _) in page_files().items()}
+    files = page_files()
     allowed: list[str] = []
 
     def inlined(tag: str, text: str) -> str:
@@ -42,7 +39,7 @@ def still_page(snapshot: Mapping[str, Any]) -> str:
     def style(found: re.Match[str]) -> str:
         return f"<style>{inlined('style', files[found[1]])}</style>\n"
 
-    page = _ICON.sub("", _STYLE.sub(style, _SCRIPT.sub(script, files[INDEX])))
+    page = _SERVED.sub("", _STYLE.sub(style, _SCRIPT.sub(script, files[INDEX])))
     data = msgspec.json.encode(snapshot, enc_hook=str).decode().replace("<", "\\u003c")
     block = f'<script type="application/json" id="snapshot">{data}</script>\n</body>'
     head = f'<meta charset="utf-8">\n{_policy(allowed)}'
@@ -57,23 +54,3 @@ def _policy(allowed: list[str]) -> str:
     listed = "; ".join(f"{kind} {' '.join(sources)}" for kind, sources in kinds.items())
     content = f"default-src 'none'; base-uri 'none'; {listed}"
     return f'<meta http-equiv="Content-Security-Policy" content="{content}">'
-
-
-def joined(files: Mapping[str, str]) -> str:
-    """The modules as one, each behind those that it imports from."""
-    done: dict[str, str] = {}
-
-    def add(name: str) -> None:
-        if name in done:
-            return
-        done[name] = ""
-        for found in _IMPORT.finditer(files[name]):
-            add(found[2])
-        del done[name]
-        body = _IMPORT.sub(r'const {\1} = modules["\2"];\n', files[name])
-        exported = ", ".join(found[1] for found in _EXPORT.finditer(body))
-        body = _EXPORT.sub("", body)
-        done[name] = f'modules["{name}"] = (() => {{\n{body}return {{ {exported} }};\n}})();\n'
-
-    add(MAIN)
-    return "const modules = {};\n" + "".join(done.values())

@@ -103,17 +103,16 @@ async def viewed(
     """The stream of one viewer; it is asked for the next piece when the last one has left."""
     loop = asyncio.get_running_loop()
     viewer = Viewer(see, look, last_id)
-    yield b"retry: 2000\n\n" + await viewer.snapshot()
-    sent = loop.time()
-    while True:
-        asked = loop.time()
-        await asyncio.sleep(interval)
-        try:
+    try:
+        yield b"retry: 2000\n\n" + await viewer.snapshot()
+        sent = loop.time()
+        while True:
+            asked = loop.time()
+            await asyncio.sleep(interval)
             piece = await (viewer.snapshot() if asked - sent > SLOW else viewer.update())
-        except RumormillError as error:  # such as a node that is being closed
-            text = encode_json({"well": {"ok": False, "sentence": str(error)}})
-            yield b"event: update\ndata: %s\n\n" % text
-            return
-        if piece or loop.time() - sent > KEEP_ALIVE:
-            sent = loop.time()
-            yield piece or b": nothing new\n\n"
+            if piece or loop.time() - sent > KEEP_ALIVE:
+                sent = loop.time()
+                yield piece or b": nothing new\n\n"
+    except RumormillError as error:  # such as a node that is being closed, or is not there yet
+        text = encode_json({"well": {"ok": False, "sentence": str(error)}})
+        yield b"event: update\ndata: %s\n\n" % text

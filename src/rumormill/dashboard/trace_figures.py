@@ -5,6 +5,7 @@ pending and dropped is what they say; latencies and copies are counted as `trace
 """
 
 from collections import deque
+from collections.abc import Container
 from typing import Any, Final
 
 from rumormill.core import trace
@@ -187,6 +188,11 @@ class TraceAggregator(Aggregator):
         peers = list(self.ledger.index)
         found = self.ledger.subscribers().get(recent.topic, [])
         return [peers[number] for before, number in found if before <= known[2]]
+
+    def busiest(self, among: Container[Topic]) -> Topic:
+        """The topic with most publications, of some; none if nothing was published there."""
+        counts = {name: each.published for name, each in self.topics.items() if name in among}
+        return max(counts, key=lambda name: counts[name], default="")
 
     def published_in(self, topic: Topic) -> tuple[list[tuple[float, MessageId, PeerId]], int]:
         """The last publications in a topic, and how many there were."""

@@ -1,5 +1,6 @@
 """The sections of a whole network's trace: of a simulation, or of a file."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any, Final
@@ -48,6 +49,7 @@ def totals(figures: TraceAggregator) -> dict[str, Any]:
         "pending": sums.pending,
         "duplicates": figures.duplicates,
         "rejected": figures.rejected,
+        "rejections": ranked(figures.rejections),
         "failed": figures.failed,
         "copies_per_delivery": rounded(sent / figures.spread) if figures.spread else None,
         "copies": {"spread": ordinary, **ranked(figures.copies)},
@@ -94,6 +96,7 @@ def topics(figures: TraceAggregator, chosen: str) -> dict[str, Any]:
                 "pending": sum_.pending,
                 "dropped": ranked(sum_.dropped),
                 "duplicates": known.duplicates,
+                "rejected": known.rejected,
                 "rate": rounded(known.rate),
                 "p50": percentile(known.latencies, 0.5),
                 "p99": percentile(known.latencies, 0.99),
@@ -182,13 +185,30 @@ def protocol(name: str, figures: TraceAggregator, views: Views | None) -> dict[s
             for topic, is_so in list(figures.legitimate.items())[:MOST_TOPICS]
         }
     if views:
+        rows += _counted(views)
         trees = _trees(views)
         if trees:
             found["trees"] = trees
             rows += [[f"edges of {cut(topic, 40)}", len(edges)] for topic, edges in trees.items()]
         if coverage := _coverage(views):
             found["coverage"] = coverage
+    else:  # of a file: what it says of links
+        kinds = Counter(kind for of_peer in figures.links.values() for kind, _, _ in of_peer)
+        rows += [[f"{kind} links", count] for kind, count in kinds.items()]
     return found
+
+
+def _counted(views: Views) -> list[list[Any]]:
+    """What all machines hold together."""
+    found: dict[str, int] = {"subscriptions": 0}
+    for view in views.values():
+        found["subscriptions"] += len(view.subscriptions)
+        for kind, by_topic in view.links.items():
+            label = f"{kind} links"
+            found[label] = found.get(label, 0) + sum(map(len, by_topic.values()))
+        for table, count in view.evicted.items():
+            found[f"evicted: {table}"] = found.get(f"evicted: {table}", 0) + count
+    return [[label, count] for label, count in found.items() if count]
 
 
 def _labels(topic: str, views: Views) -> list[list[str]]:

@@ -32,6 +32,7 @@ class WholeSource(ABC):
         self.figures = TraceAggregator()
         self.lock = threading.Lock()
         self.views: sections.Views | None = None
+        self.heads: dict[str, Any] | None = None
         self.runs: dict[str, Sections] = {}
         """Finished runs to compare with, by name."""
 
@@ -66,6 +67,7 @@ class WholeSource(ABC):
                 "recent": figures.recent_section,
                 "sync": lambda: sections.sync(figures),
                 "protocol": lambda: sections.protocol(self._about["protocol"], figures, views),
+                "heads": lambda: self.heads,
                 "compare": self._compared,
                 "tail": lambda: self._tail(look),
             }

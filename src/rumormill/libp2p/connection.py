@@ -121,8 +121,7 @@ class Connection(asyncio.BufferedProtocol, asyncio.Protocol):
         """The stream whose handler is not done with what it was given."""
         self._behind = False
         """Whether all of that waits for the next turn."""
-        self._useless = 0
-        self._writable = True
+        self._useless, self._writable = 0, True
         self._deadline: asyncio.TimerHandle | None = None
         self._awaited_ping: int | None = None
         self._pinged_at = 0.0
@@ -369,9 +368,12 @@ class Connection(asyncio.BufferedProtocol, asyncio.Protocol):
     @property
     def local_host(self) -> str:
         """The network address of our own end, without zone."""
-        assert self._transport is not None
-        name = self._transport.get_extra_info("sockname")
+        name = self.told("sockname")
         return str(name[0]).partition("%")[0] if name else ""
+
+    def told(self, name: str) -> Any:
+        """What asyncio knows of the socket; None where there is none."""
+        return None if self._transport is None else self._transport.get_extra_info(name)
 
     @property
     def in_use(self) -> bool:
@@ -404,10 +406,9 @@ class Connection(asyncio.BufferedProtocol, asyncio.Protocol):
 
     def _flush(self) -> None:
         self.awake = False
-        transport, noise = self._transport, self._noise
+        transport, noise, session = self._transport, self._noise, self.session
         if transport is None or noise is None:
             return
-        session = self.session
         while self._writable and self.closed_because is None:
             if not (data := session.data_to_send(_WRITE_CHUNK)):
                 break
@@ -427,9 +428,8 @@ class Connection(asyncio.BufferedProtocol, asyncio.Protocol):
             return
         if now - self.turn.began < silence:
             return
-        value = self._awaited_ping = secrets.randbits(32)
-        self._pinged_at = now
-        self.session.ping(value)
+        self._awaited_ping, self._pinged_at = secrets.randbits(32), now
+        self.session.ping(self._awaited_ping)
         self.wake()
 
     @property

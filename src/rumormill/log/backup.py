@@ -83,15 +83,10 @@ def restore(copy: Path | str, place: Path | str | EventLog, *, replace: bool = F
     if home is not None and home.is_dir() and home.samefile(copy):
         raise BackupRefusedError(f"{copy} is that home itself: name the directory of a backup")
     if isinstance(place, EventLog):
-        return place.renew(lambda: _restore(copy, source, _home_of(place), report, replace))
+        return place.renew(lambda home: _restore(copy, source, home, report, replace))
     schema.make_home(Path(place))
     with schema.store_lock(Path(place)):
         return _restore(copy, source, Path(place), report, replace)
-
-
-def _home_of(log: EventLog) -> Path:
-    assert log.home is not None
-    return log.home
 
 
 def _restore(copy: Path, source: Path, home: Path, report: Report, replace: bool) -> Report:

@@ -24,12 +24,12 @@ from rumormill.core.errors import ConfigError
 from rumormill.core.event import Event, Kept, Position
 from rumormill.core.history import Key
 from rumormill.log import check, errors, model, opening, reader, schema
-from rumormill.log.calls import Call, Counters, Standing, Ticket
+from rumormill.log.calls import Counters, Notice, Standing, Tell, Ticket
 from rumormill.log.check import State
 from rumormill.log.heads import HeadsFile, Upkeep
 from rumormill.log.histories import StoredHistories, Tags
 from rumormill.log.indexer import Indexer
-from rumormill.log.model import StoreConfig, TopicExtent, check_event, check_topic
+from rumormill.log.model import StoreConfig, TopicExtent, check_topic
 from rumormill.log.retention import Retainer
 from rumormill.log.rows import SELECT_ID, EventRow, TopicRow, row_event, row_is_whole
 from rumormill.log.segments import Segments
@@ -59,7 +59,8 @@ class EventLog:
         read_only: bool = False,
     ) -> None:
         config.validate()
-        if (home is None) != (config.durability is model.Durability.MEMORY) and not read_only:
+        self._in_memory = config.durability is model.Durability.MEMORY
+        if (home is None) != self._in_memory and not read_only:
             raise ConfigError(
                 "store.durability must be memory for a log without a directory, and only then"
             )
@@ -100,14 +101,25 @@ class EventLog:
         When the queue is full the call waits; with `wait=False`, which a caller on an event loop
         wants, it raises `QueueFullError`. In asyncio, await `asyncio.wrap_future(ticket)`.
         """
+        ticket: Ticket = Future()
+        self.writer().submit(events, notes, ticket, wait=wait)
+        return ticket
+
+    def append_soon(
+        self, events: Sequence[Event], notes: Sequence[Kept], tell: Tell, *, at_once: bool = True
+    ) -> tuple[model.Appended, ...] | None:
+        """The same for an event loop, which waits for nothing: `tell` hears of it later.
+
+        Where there is no disk, little to do and nothing before it, it is done at once, in this
+        thread; then nobody is told, and what a ticket would give is returned, or raised.
+        """
         writer = self.writer()
-        config, names = self.config, writer.names
-        sizes = [check_event(event, config) for event in events]
-        topics = dict.fromkeys([event.topic for event in events])
-        new_topics = [topic for topic in topics if topic not in names]
-        for topic in new_topics:
-            check_topic(topic, config)
-        return writer.submit(Call(events, sizes, sum(sizes), notes), new_topics, wait=wait)
+        if at_once and self._in_memory:
+            places = writer.commit_at_once(events, notes)
+            if places is not None:
+                return places
+        writer.submit(events, notes, Notice(tell), wait=False)
+        return None
 
     def retain(self, policies: Mapping[str, model.Retention], now: float) -> dict[str, int]:
         """Delete each topic's oldest events beyond its policy; return how many were deleted.
@@ -137,12 +149,10 @@ class EventLog:
                 detail = f"the record of topic number {number} is damaged"
                 finding = errors.Finding(errors.FindingKind.UNREADABLE, detail=detail)
                 raise errors.CorruptLogError(finding.sentence(), (finding,))
-        infos = [self._info(row) for row in rows.values()]
-        known = {info.name for info in infos}
+        infos = {row.name: self._info(row) for row in rows.values()}
         for name, bars in self._barred.items():
-            if name not in known:
-                infos.append(TopicExtent(name, bars[0].start, bars[-1].end, 0, b""))
-        return infos
+            infos.setdefault(name, TopicExtent(name, bars[0].start, bars[-1].end, 0, b""))
+        return [*infos.values()]
 
     def topic(self, name: str) -> TopicExtent | None:
         """One topic's extent; None if the log has never seen it."""
@@ -293,11 +303,11 @@ class EventLog:
         self._epoch = opened.epoch
         self._readers = reader.Readers(opened.path, self.config.readers)
         self._cleanup.callback(self._readers.close)
-        self._bar([*opened.state.losses, *self.findings])
+        self._barred = _bars([*opened.state.losses, *self.findings])
 
     def _start(self, db: sqlite3.Connection, state: State, heads: HeadsFile | None) -> None:
         self._cleanup.callback(db.close)
-        self._bar(state.losses)
+        self._barred = _bars(state.losses)
         self._writer = Writer(
             self._standing(db, state, heads),
             db_lock=self._readers.lock,
@@ -327,12 +337,12 @@ class EventLog:
 
     # Going over to another epoch
 
-    def renew(self, build: Callable[[], model.Report]) -> model.Report:
-        """Have `build` make another epoch the valid one, and go over to it: for repair and restore.
+    def renew(self, build: Callable[[Path], model.Report]) -> model.Report:
+        """Have `build` make another epoch of our home the valid one, and go over to it.
 
-        It is done by the writer between two groups: appends wait meanwhile, and reads are those of
-        the old epoch until the new one is open. If `build` raises or changes nothing, nothing has
-        happened. Works also when the disk has failed under the writer.
+        Repair and restore use it. The writer does it between two groups: appends wait meanwhile,
+        and reads are those of the old epoch until the new one is open. If `build` raises or changes
+        nothing, nothing has happened. Works also when the disk has failed under the writer.
         """
         if self.home is None:
             raise errors.NotAStoreError("the log is in memory: there are no files to work on")
@@ -340,9 +350,9 @@ class EventLog:
         done = self.writer().run(partial(self._renew, build, self.home), mends=True)
         return done.result()
 
-    def _renew(self, build: Callable[[], model.Report], home: Path) -> model.Report:
+    def _renew(self, build: Callable[[Path], model.Report], home: Path) -> model.Report:
         writer = self.writer()
-        report = build()
+        report = build(home)
         if check.valid_epoch(home) == self._epoch:
             return report
         writer.let_go()  # the heads file is another's from here on
@@ -352,8 +362,7 @@ class EventLog:
             raise writer.stop(error) from error
         old, left = writer.db, self._readers.path
         writer.go_on(self._standing(opened.db, opened.state, opened.heads))
-        self._barred = {}
-        self._bar(opened.state.losses)
+        self._barred = _bars(opened.state.losses)
         self._readers.go_over(opened.path)
         self._epoch = opened.epoch
         self._indexer.begin_anew()
@@ -367,22 +376,11 @@ class EventLog:
         if epoch in (None, self._epoch):
             return
         opened = opening.open_reading(home, self.config)
-        self._barred = {}
-        self._bar([*opened.state.losses, *opened.state.findings])
+        self._barred = _bars([*opened.state.losses, *opened.state.findings])
         self._readers.go_over(opened.path)
         self._epoch, self.findings = opened.epoch, tuple(opened.state.findings)
 
     # Inside
-
-    def _bar(self, findings: Sequence[errors.Finding]) -> None:
-        """Remember ranges that must not be served, in order and without overlaps."""
-        for finding in sorted(findings, key=lambda finding: (finding.start, finding.end)):
-            if finding.topic is None or finding.start >= finding.end:
-                continue
-            bars = self._barred.setdefault(finding.topic, [])
-            if bars and bars[-1].end >= finding.end:
-                continue
-            bars.append(finding)
 
     def losses(self, topic: str) -> list[tuple[int, int]]:
         """Ranges of offsets that are recorded as lost."""
@@ -412,12 +410,10 @@ class EventLog:
 
     def within(self, name: str, start: int, limit: int, read: reader.RangeReader[Any]) -> Any:
         """Have `read` read a range that may be served, in one snapshot; None if there is none."""
-        if start < 0 or limit < 1:
-            raise (
-                errors.OffsetAheadError(name, start, 0)
-                if start < 0
-                else ValueError("limit is below 1")
-            )
+        if start < 0:
+            raise errors.OffsetAheadError(name, start, 0)
+        if limit < 1:
+            raise ValueError("limit is below 1")
         bar = reader.next_bar(self._barred.get(name, []), start)
         if bar is not None and bar.start <= start:
             raise errors.DamagedRangeError(bar)
@@ -451,3 +447,16 @@ class EventLog:
         if self._writer is None:
             raise errors.StoreReadOnlyError(f"the log {self.home} was opened for reading only")
         return self._writer
+
+
+def _bars(findings: Sequence[errors.Finding]) -> dict[str, list[errors.Finding]]:
+    """Ranges that must not be served, by topic, in order and without overlaps."""
+    barred: dict[str, list[errors.Finding]] = {}
+    for finding in sorted(findings, key=lambda finding: (finding.start, finding.end)):
+        if finding.topic is None or finding.start >= finding.end:
+            continue
+        bars = barred.setdefault(finding.topic, [])
+        if bars and bars[-1].end >= finding.end:
+            continue
+        bars.append(finding)
+    return barred

@@ -179,29 +179,31 @@ class StoreConfig(msgspec.Struct, frozen=True):
             raise ConfigError("store.max_topic_bytes is at most 65536, store.max_topics 4194304")
 
 
+_BYTES = [bytes] * 4
+
+
 def check_event(event: Event, config: StoreConfig) -> int:
     """Refuse an event that cannot be stored exactly; return what it costs in bytes."""
-    id_, author, data, proof = event.id, event.author, event.data, event.proof
-    if not (
-        type(id_) is type(author) is type(data) is type(proof) is bytes
-        or all(isinstance(each, bytes) for each in (id_, author, data, proof))
-    ):
+    values = (event.id, event.author, event.data, event.proof)
+    if [*map(type, values)] != _BYTES and not all(isinstance(each, bytes) for each in values):
         raise EventRefusedError("an event's id, author, data and proof must be bytes")
     protocol = event.protocol
     if type(protocol) is not str or len(protocol) > 255:
         raise EventRefusedError("an event's protocol must be a string of at most 255 characters")
-    if not id_:
+    if not event.id:
         raise EventRefusedError("an event's id must not be empty")
-    size = len(id_) + len(author) + len(data) + len(proof) + len(protocol) + ROW_OVERHEAD_BYTES
+    size = sum(map(len, values), ROW_OVERHEAD_BYTES) + len(protocol)
     if event.parents:
         size += _check_parents(event.parents)
     if size > config.max_event_bytes:
         raise EventRefusedError(
             f"an event of {size} bytes is above the limit of {config.max_event_bytes}"
         )
-    created = event.created
-    if not _is_time(event.received) or not (created is None or _is_time(created)):
-        raise EventRefusedError("an event's times must be finite numbers of seconds")
+    created, received = event.created, event.received
+    if type(received) is not float or not math.isfinite(received):
+        _check_time(received)
+    if created is not None:
+        _check_time(created)
     return size
 
 
@@ -227,7 +229,8 @@ def _check_parents(parents: Sequence[bytes]) -> int:
     return sum(map(len, parents)) + 4 * len(parents)
 
 
-def _is_time(value: object) -> bool:
-    if type(value) is float:
-        return math.isfinite(value)
-    return type(value) is int and -(2**53) <= value <= 2**53
+def _check_time(value: object) -> None:
+    if type(value) is float and math.isfinite(value):
+        return
+    if type(value) is not int or not -(2**53) <= value <= 2**53:
+        raise EventRefusedError("an event's times must be finite numbers of seconds")

@@ -51,19 +51,12 @@ def repair(place: Path | str | EventLog, config: StoreConfig = DEFAULT_CONFIG) -
     damaged database file, which stays in the directory under its old name.
     """
     if isinstance(place, EventLog):
-        return place.renew(
-            lambda: _repair(_home_of(place), place.config, anew=place.writer().failed)
-        )
+        return place.renew(lambda home: _repair(home, place.config, anew=place.writer().failed))
     home = Path(place)
     if not home.is_dir():
         raise NotAStoreError(f"there is no rumormill store in {home}")
     with schema.store_lock(home):
         return _repair(home, config, anew=False)
-
-
-def _home_of(log: EventLog) -> Path:
-    assert log.home is not None
-    return log.home
 
 
 def _repair(home: Path, config: StoreConfig, *, anew: bool) -> Report:

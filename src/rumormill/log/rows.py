@@ -220,23 +220,10 @@ def _row_hash(
     proof: bytes,
     prev: bytes,
 ) -> bytes:
-    head = _EVENT_HEAD.pack(
-        key & MAX_OFFSET,
-        created is not None,
-        0.0 if created is None else created,
-        received,
-        len(topic),
-        len(id_),
-        len(author),
-        len(data),
-        len(parents),
-        len(protocol),
-        len(proof),
-    )
-    return blake2b(
-        b"".join((prev, head, topic, id_, author, data, parents, protocol, proof)),
-        digest_size=HASH_BYTES,
-    ).digest()
+    fields = (topic, id_, author, data, parents, protocol, proof)
+    dated = (False, 0.0) if created is None else (True, created)
+    head = _EVENT_HEAD.pack(key & MAX_OFFSET, *dated, received, *map(len, fields))
+    return blake2b(b"".join((prev, head, *fields)), digest_size=HASH_BYTES).digest()
 
 
 def _digest(content: bytes) -> bytes:

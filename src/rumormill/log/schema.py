@@ -23,6 +23,7 @@ from rumormill.log.index_rows import INDEX_TABLES, likely_window
 from rumormill.log.index_tree import begin_history
 from rumormill.log.model import Durability, StoreConfig
 from rumormill.log.rows import (
+    INSERT,
     EventRow,
     TopicRow,
     bound,
@@ -383,6 +384,8 @@ def rollback(db: sqlite3.Connection) -> None:
 
 def put_events(db: sqlite3.Connection, rows: Sequence[EventRow]) -> int:
     """Insert rows in order; return how many of their ids were new."""
+    if len(rows) == 1:
+        return db.execute(INSERT, bound(rows[0])).rowcount
     new = start = 0
     for size, statement in _INSERTS:
         while len(rows) - start >= size:

@@ -3,7 +3,8 @@
 Callers put whole appends in a bounded queue and get a ticket, a `concurrent.futures.Future`. The
 writer takes as many appends as a group may hold, commits them together, notes the heads, and only
 then resolves the tickets; appends that arrive meanwhile form the next group. An append is never
-split: all of its events are in one transaction.
+split: all of its events are in one transaction. Without a disk a caller may commit a little itself
+while the thread sleeps: there is one writer all the same.
 
 A ticket that fails promises nothing: after `DiskFullError` the log goes on and a later append may
 succeed, after `StoreFailedError` it must be reopened. Appending the same events again is safe in
@@ -22,29 +23,29 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
-from rumormill.core.event import UNASSIGNED, Event
+from rumormill.core.event import UNASSIGNED, Event, Kept, Position
 from rumormill.core.history import Deleted
 from rumormill.log import errors, files
-from rumormill.log.calls import Call, Counters, Standing, Ticket
+from rumormill.log.calls import Call, Counters, Notice, Queued, Standing, Ticket, checked_call
 from rumormill.log.errors import StoreError
 from rumormill.log.heads import Upkeep
+from rumormill.log.inserts import KnownIdError, Places, Put, insert_each, insert_new
 from rumormill.log.model import Appended, Durability, StoreConfig
 from rumormill.log.records import put_kept
-from rumormill.log.rows import INSERT, MAX_OFFSET, EventRow, Group, TopicRow, make_row
-from rumormill.log.schema import put_events, put_stamp, put_topics, put_unwitnessed, rollback
+from rumormill.log.rows import Group, TopicRow
+from rumormill.log.schema import put_stamp, put_topics, put_unwitnessed, rollback
 
 _log = logging.getLogger("rumormill.log")
 
-_Places = tuple[list[int], dict[int, None]]
-"""The offsets of an append's events, and which of the events were there before."""
-_Put = Callable[[Group, list[Call]], list[_Places]]
 _Job = tuple[Callable[[], Any], Future[Any], bool]  # the last: also after a failure
 Result = TypeVar("Result")
-_NONE_KNOWN: dict[int, None] = {}
 _MAX_JOBS = 64
 _SPARE_EVENTS, _SPARE_SECONDS = 4096, 0.1
 """Index by itself from so many events behind, after so long a quiet: our choice. Who asks for
 histories waits for fewer, which is some ten milliseconds, and who appends waits for none."""
+_AT_ONCE_EVENTS, _AT_ONCE_BYTES = 256, 512 * 1024
+"""What a caller may commit itself: our choice, some 3 ms. To wake another thread, and to be woken
+by it, takes longer than to commit an event or two."""
 _PUT_MARK = "INSERT OR REPLACE INTO marks VALUES (?, ?, ?)"
 
 
@@ -67,50 +68,91 @@ class Writer:
         """What to do about the backlog when there is nothing else to do."""
         self._db_lock = db_lock
         self._where = where
-        self._calls: deque[Call] = deque()
+        self._calls: deque[Queued] = deque()
         self._jobs: deque[_Job] = deque()
-        self._queued_events = 0
-        self._queued_bytes = 0
+        self._queued_events = self._queued_bytes = self._short_of_room = 0
+        """What is queued, and how many callers wait until that is less."""
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
         self._room = threading.Condition(self._lock)
         self._closing = False
-        self._is_quiet = False
+        self.is_idle = self._is_quiet = self._was_beside = False
+        """Whether the thread waits for work, nobody has appended for a while, and callers have
+        committed beside it since it began to wait."""
         self.go_on(standing)
         self._thread = threading.Thread(target=self._run, name="rumormill-store", daemon=True)
         self._thread.start()
 
     # Called from any thread.
 
-    def submit(self, call: Call, new_topics: Sequence[str], *, wait: bool) -> Ticket:
+    def submit(
+        self,
+        events: Sequence[Event],
+        notes: Sequence[Kept | Position],
+        ticket: Ticket | Notice,
+        *,
+        wait: bool,
+    ) -> None:
         """Queue an append; without room, wait or refuse."""
-        count, size = len(call.events), call.size
-        if count > self.config.queue_events or size > self.config.queue_bytes:
+        call, new_topics = checked_call(events, notes, self.config, self.names)
+        count, size, config = len(events), call.size, self.config
+        if count > config.queue_events or size > config.queue_bytes:
             self.counters.refused += count
             raise errors.EventRefusedError(
                 f"one append of {count} events and {size} bytes is above the queue's limits of "
-                f"{self.config.queue_events} events and {self.config.queue_bytes} bytes"
+                f"{config.queue_events} events and {config.queue_bytes} bytes"
             )
         with self._lock:
             self._check_open()
             self._admit_topics(new_topics)
-            while (
-                self._queued_events + count > self.config.queue_events
-                or self._queued_bytes + size > self.config.queue_bytes
-            ):
+            most = config.queue_events - count, config.queue_bytes - size
+            while self._queued_events > most[0] or self._queued_bytes > most[1]:
                 if not wait:
                     self.counters.refused += count
                     raise errors.QueueFullError(
                         f"the log's queue is full with {self._queued_events} events: "
                         "wait for earlier tickets"
                     )
+                self._short_of_room += 1
                 self._room.wait()
+                self._short_of_room -= 1
                 self._check_open()
-            self._calls.append(call)
+            self._calls.append((call, ticket))
             self._queued_events += count
             self._queued_bytes += size
-            self._work.notify()
-        return call.ticket
+            if self.is_idle or self.config.linger_seconds:
+                self._work.notify()
+
+    def commit_at_once(
+        self, events: Sequence[Event], notes: Sequence[Kept]
+    ) -> tuple[Appended, ...] | None:
+        """Commit in this thread while the writer's sleeps, for a log in memory; None if that is
+        busy, or there is too much to do."""
+        call, new_topics = checked_call(events, notes, self.config, self.names)
+        with self._lock:
+            self._check_open()
+            self._admit_topics(new_topics)
+            if (
+                not self.is_idle
+                or self._calls
+                or self._jobs
+                or len(call.events) > _AT_ONCE_EVENTS
+                or call.size > _AT_ONCE_BYTES
+                or not self._db_lock.acquire(blocking=False)
+            ):
+                return None
+            try:
+                backlog = self.backlog
+                (places,) = self._store([call])
+            except StoreError as error:
+                self.counters.add_failed(len(events), error)
+                raise
+            finally:
+                self._db_lock.release()
+            self._is_quiet, self._was_beside = False, True
+            if backlog < _SPARE_EVENTS <= self.backlog:
+                self._work.notify()
+        return places
 
     def admit(self, names: Sequence[str]) -> None:
         """Make sure that there is room for these topics."""
@@ -187,19 +229,20 @@ class Writer:
         self.counters.commits += 1
         self._generation, self._unwitnessed = generation, behind
         for row in rows:
-            known = self.topics.get(row.name)
+            name, known = row.name, self.topics.get(row.name)
             end = row.first_offset if known is None else known.next_offset
             self.backlog += row.next_offset - end
-            self.unindexed[row.name] = None
-            self.topics[row.name] = row
-            self._next_topic_id = max(self._next_topic_id, row.topic_id + 1)
+            self.unindexed[name] = None
+            self.topics[name] = row
+            if known is None:
+                self._next_topic_id = max(self._next_topic_id, row.topic_id + 1)
         if self._upkeep is not None:
             self._upkeep.heads.note(generation, rows)
             self._keep_heads(self._upkeep)
 
     def transact(self, body: Callable[[Group], None]) -> None:
         """Run `body` in a transaction and commit what it changed; undo everything if it fails."""
-        with self._db_lock, self._translated():
+        with self._db_lock:
             group = Group(self.topics, self._next_topic_id)
             try:
                 self.db.execute("BEGIN IMMEDIATE")
@@ -210,6 +253,9 @@ class Writer:
                 if group.marks:
                     self.db.executemany(_PUT_MARK, group.marks)
                 self.commit(group.changed.values())
+            except (sqlite3.Error, OSError) as error:
+                rollback(self.db)
+                raise self._ours(error) from error
             except BaseException:
                 rollback(self.db)
                 raise
@@ -265,7 +311,7 @@ class Writer:
             self._quietly(self._upkeep.heads.close)
         self._fail_leftovers()
 
-    def _next(self) -> tuple[list[Call], _Job | None, bool]:
+    def _next(self) -> tuple[list[Queued], _Job | None, bool]:
         """Wait for work; return a group of appends, a job, or that all is done."""
         with self._lock:
             while not self._calls and not self._jobs:
@@ -276,7 +322,12 @@ class Writer:
                 if self.spare_work is not None and self.backlog >= _SPARE_EVENTS:
                     spare = (self.spare_work, Future[Any](), False)
                     pause = 0 if self._is_quiet else _SPARE_SECONDS
-                if not self._work.wait(pause) and pause is not None:
+                self.is_idle = True
+                called = self._work.wait(pause)
+                self.is_idle = False
+                if self._was_beside:
+                    self._was_beside = False
+                elif not called and pause is not None:
                     self._is_quiet = True
                     return [], spare, False
             self._is_quiet = False
@@ -296,11 +347,11 @@ class Writer:
             if left <= 0 or not self._work.wait(left):
                 break
 
-    def _take_group(self) -> list[Call]:
-        calls: list[Call] = []
+    def _take_group(self) -> list[Queued]:
+        calls: list[Queued] = []
         events = size = 0
         while self._calls:
-            call = self._calls[0]
+            call, ticket = self._calls[0]
             events += len(call.events)
             size += call.size
             if calls and (events > self.config.group_events or size > self.config.group_bytes):
@@ -308,61 +359,66 @@ class Writer:
             self._calls.popleft()
             self._queued_events -= len(call.events)
             self._queued_bytes -= call.size
-            if call.ticket.set_running_or_notify_cancel():
-                calls.append(call)
-        self._room.notify_all()
+            if ticket.set_running_or_notify_cancel():
+                calls.append((call, ticket))
+        if self._short_of_room:
+            self._room.notify_all()
         return calls
 
-    def _commit_calls(self, calls: list[Call]) -> None:
+    def _commit_calls(self, queued: list[Queued]) -> None:
+        try:
+            stored = self._store([call for call, _ in queued])
+        except errors.DiskFullError as error:
+            if len(queued) == 1:
+                self._fail(queued, error)
+            else:
+                for each in queued:  # what is too much together may fit one by one
+                    self._commit_calls([each])
+        except StoreError as error:
+            self._fail(queued, error)
+        else:
+            for (_, ticket), places in zip(queued, stored, strict=True):
+                ticket.set_result(places)
+
+    def _store(self, calls: list[Call]) -> list[tuple[Appended, ...]]:
+        """Commit appends together; return what became of the events of each."""
         if self._failure is not None:
-            self._fail(calls, self._failure)
-            return
-        results: list[_Places] = []
+            raise self._failure
+        found: list[Places] = []
         notes = [note for call in calls for note in call.notes]
 
-        def insert(group: Group, put: _Put) -> None:
+        def insert(group: Group, put: Put = insert_new) -> None:
             self._check_room()
-            results[:] = put(group, calls)
+            found[:] = put(self.db, self.deleted, group, calls)
             if notes:
                 put_kept(self.db, notes)
                 group.noted = True
 
+        counters = self.counters
         try:
             try:
-                self.transact(partial(insert, put=self._insert_new))
-            except _KnownIdError:
-                self.transact(partial(insert, put=self._insert_each))
-        except errors.DiskFullError as error:
-            if len(calls) == 1:
-                self.counters.full = True
-                self._fail(calls, error)
-                return
-            for call in calls:  # what is too much together may fit one by one
-                self._commit_calls([call])
-            return
-        except StoreError as error:
-            self._fail(calls, error)
-            return
-        except Exception as error:  # noqa: BLE001 - the thread must live to answer all tickets
+                self.transact(insert)
+            except KnownIdError:
+                self.transact(partial(insert, put=insert_each))
+        except StoreError:
+            raise
+        except Exception as error:
             self._failure = errors.StoreFailedError(f"the log's writer failed: {error!r}")
-            self._fail(calls, self._failure)
-            return
+            raise self._failure from error
         durable = time.time() if self.config.durability is Durability.FSYNC else None
-        self.counters.full = False
-        self.wrote_pages(4)
-        for call, result in zip(calls, results, strict=True):
-            self.wrote_pages(len(call.events) + call.size // 4096)
-            offsets, known = result
-            self.counters.appended += len(offsets) - len(known)
-            self.counters.duplicates += len(known)
+        counters.full = False
+        self.wrote_pages(4 + sum([len(call.events) + call.size // 4096 for call in calls]))
+        stored: list[tuple[Appended, ...]] = []
+        for offsets, known in found:
+            counters.appended += len(offsets) - len(known)
             if known:
                 gone = offsets.count(UNASSIGNED)
-                self.counters.gone += gone
-                self.counters.duplicates -= gone
-                appended = [Appended(at, n in known, durable) for n, at in enumerate(offsets)]
-            else:
-                appended = [Appended(offset, False, durable) for offset in offsets]
-            call.ticket.set_result(tuple(appended))
+                counters.gone += gone
+                counters.duplicates += len(known) - gone
+            stored.append(
+                tuple([Appended(at, n in known, durable) for n, at in enumerate(offsets)])
+            )
+        return stored
 
     def _check_room(self) -> None:
         """Keep appends out of the room that retention and checkpoints need to make more of it."""
@@ -372,61 +428,6 @@ class Writer:
                 f"no room left for the store {self._where} but what retention needs"
                 " (store.reserve_bytes): free some space and try again"
             )
-
-    def _insert_new(self, group: Group, calls: list[Call]) -> list[_Places]:
-        """Insert events whose ids are all new, in one go; `_KnownIdError` if one is not."""
-        rows: list[EventRow] = []
-        results: list[_Places] = []
-        name, topic, encoded, deleted = "", None, b"", None
-        for call in calls:
-            offsets: list[int] = []
-            for event, size in zip(call.events, call.sizes, strict=True):
-                if topic is None or event.topic != name:
-                    name = event.topic
-                    topic, encoded = group.topic(name), group.encoded[name]
-                    deleted = self.deleted.get(name)
-                if deleted is not None and deleted.has(event):
-                    raise _KnownIdError
-                offset = topic.next_offset
-                row = make_row(event, topic.topic_id, encoded, offset, topic.head_hash)
-                group.add(topic, row, size)
-                rows.append(row)
-                offsets.append(offset)
-            results.append((offsets, _NONE_KNOWN))
-        if put_events(self.db, rows) != len(rows):
-            raise _KnownIdError
-        return results
-
-    def _insert_each(self, group: Group, calls: list[Call]) -> list[_Places]:
-        """Insert events of which some may be known; those keep the offset they have.
-
-        What retention would have deleted by its date is taken for known, whether it was or not.
-        """
-        results: list[_Places] = []
-        for call in calls:
-            offsets: list[int] = []
-            known: dict[int, None] = {}
-            for event, size in zip(call.events, call.sizes, strict=True):
-                topic = group.topic(event.topic)
-                if event.topic in self.deleted and self.deleted[event.topic].has(event):
-                    known[len(offsets)] = None
-                    offsets.append(self._offset_of(topic, event))
-                    continue
-                offset, encoded = topic.next_offset, group.encoded[event.topic]
-                row = make_row(event, topic.topic_id, encoded, offset, topic.head_hash)
-                if self.db.execute(INSERT, row).rowcount == 1:
-                    group.add(topic, row, size)
-                else:
-                    offset = self._offset_of(topic, event)
-                    known[len(offsets)] = None
-                offsets.append(offset)
-            results.append((offsets, known))
-        return results
-
-    def _offset_of(self, topic: TopicRow, event: Event) -> int:
-        query = "SELECT key FROM events WHERE topic_id = ? AND id = ?"
-        found = self.db.execute(query, (topic.topic_id, event.id)).fetchone()
-        return UNASSIGNED if found is None else found[0] & MAX_OFFSET
 
     def _run_job(self, job: Callable[[], Any], future: Future[Any], mends: bool) -> None:
         if not future.set_running_or_notify_cancel():
@@ -442,15 +443,17 @@ class Writer:
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
-        """Turn SQLite's and the system's errors into the store's, and stop after a broken disk."""
         try:
             yield
-        except sqlite3.Error as error:
-            raise self._remember(errors.from_sqlite(error, self._where)) from error
-        except OSError as error:
-            raise self._remember(errors.from_os(error, self._where)) from error
+        except (sqlite3.Error, OSError) as error:
+            raise self._ours(error) from error
 
-    def _remember(self, error: StoreError) -> StoreError:
+    def _ours(self, raised: sqlite3.Error | OSError) -> StoreError:
+        """SQLite's or the system's error as the store's; after a broken disk nothing is stored."""
+        if isinstance(raised, sqlite3.Error):
+            error = errors.from_sqlite(raised, self._where)
+        else:
+            error = errors.from_os(raised, self._where)
         passes = isinstance(error, (errors.DiskFullError, errors.StoreLockedError))
         return error if passes else self.stop(error)
 
@@ -463,10 +466,10 @@ class Writer:
         """Upkeep of the heads file: what is committed is safe, whatever becomes of it."""
         self.counters.heads_failed += not upkeep.keep(time.monotonic())
 
-    def _fail(self, calls: list[Call], error: StoreError) -> None:
-        for call in calls:
-            self.counters.failed += len(call.events)
-            call.ticket.set_exception(error)
+    def _fail(self, queued: list[Queued], error: StoreError) -> None:
+        for call, ticket in queued:
+            self.counters.add_failed(len(call.events), error)
+            ticket.set_exception(error)
 
     def _fail_leftovers(self) -> None:
         """After the end nothing may wait for ever."""
@@ -477,7 +480,7 @@ class Writer:
             self._jobs.clear()
             self._room.notify_all()
         error = errors.StoreClosedError("the log was closed")
-        self._fail([call for call in calls if call.ticket.set_running_or_notify_cancel()], error)
+        self._fail([each for each in calls if each[1].set_running_or_notify_cancel()], error)
         for _, future, _ in jobs:
             if future.set_running_or_notify_cancel():
                 future.set_exception(error)
@@ -494,7 +497,3 @@ class Writer:
             raise self._failure
         if self._closing:
             raise errors.StoreClosedError("the log is closed")
-
-
-class _KnownIdError(Exception):
-    """The fast path met an id that the log already has."""

@@ -18,9 +18,10 @@ class Delays:
 
     def add(self, events: Sequence[Event]) -> None:
         """Count events that are handed out now."""
+        if not events:  # all of them our own
+            return
         now = time.time()
         took = [now - event.received for event in events]
-        self.delivery.add_all(took if min(took, default=0.0) >= 0 else [max(0.0, t) for t in took])
-        self.travel.add_all(
-            [max(0.0, e.received - e.created) for e in events if e.created is not None]
-        )
+        self.delivery.add_all(took if min(took) >= 0 else [max(0.0, t) for t in took])
+        dated = [max(0.0, e.received - e.created) for e in events if e.created is not None]
+        self.travel.add_all(dated)

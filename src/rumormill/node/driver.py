@@ -184,7 +184,8 @@ class Driver:
         """Give the machine publications of one moment, one after the other."""
         if self._stopped:
             return
-        now, handle = self._set_moment(self._loop.time()), self.protocol.handle
+        self._moment = now = self.now()
+        handle = self.protocol.handle
         outer, self._input = self._input, None
         wanted, self._effects = self._effects, []
         for wish in wishes:
@@ -197,11 +198,6 @@ class Driver:
         self._effects, self._input = wanted, outer
         self._recorder.maybe_flush()
 
-    def _set_moment(self, at: float) -> float:
-        """An input comes at this moment of the loop's clock; return what the machine has it for."""
-        self._moment = now = at * self.clock.pace + self.clock.offset
-        return now
-
     def _feed(
         self,
         event: inputs.Input,
@@ -210,7 +206,7 @@ class Driver:
     ) -> None:
         if self._stopped:
             return
-        now = self._set_moment(at)
+        self._moment = now = at * self.clock.pace + self.clock.offset
         outer, self._input = self._input, event
         wanted, self._effects = self._effects, []
         handle(event, now, wanted)
@@ -337,7 +333,7 @@ class Driver:
             effects.Append: self._append,
             effects.KeepNote: self.journal.keep_note,
             effects.Load: self.journal.load,
-            effects.Disregard: self.journal.disregard,
+            effects.Disregard: self.journal.reader.know,
             effects.Published: self.journal.published,
             effects.Validate: self._validate,
             effects.SetTimer: self._timers.set,

@@ -15,18 +15,20 @@ is kept what fits.
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
 from itertools import count
 from typing import Any, Final
 
 from msgspec.structs import force_setattr
 
 from rumormill.core.api import Receipt
-from rumormill.core.effects import Append, Disregard, KeepNote, Load, Published
+from rumormill.core.effects import Append, KeepNote, Load, Published
 from rumormill.core.errors import LocalError, RumormillError
 from rumormill.core.event import UNASSIGNED, Event, Kept, Note, filled
 from rumormill.core.ids import MessageId, Parents, PeerId, Topic
 from rumormill.core.inputs import Input, NotStored, Publish, Stored
-from rumormill.log.calls import Ticket
+from rumormill.log.calls import Outcome
 from rumormill.log.errors import DiskFullError, EventRefusedError, QueueFullError, StoreError
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import Appended
@@ -38,7 +40,7 @@ from rumormill.node.numbers import Numbers
 from rumormill.node.publications import Publications
 from rumormill.node.receipts import Receipts
 from rumormill.node.subscription import Subscription
-from rumormill.node.taken import DISK_FULL, LOG_BUSY, Taken, halves, reason_of, regrets, store_error
+from rumormill.node.taken import DISK_FULL, LOG_BUSY, Taken, halves, misfits, regrets
 from rumormill.node.topic_access import TopicAccess
 from rumormill.node.waiting_notes import WaitingNotes
 
@@ -238,9 +240,9 @@ class Journal:
     def append(self, effect: Append, when: float) -> None:
         """Store an event that came at a time, with the note of whoever is publishing it."""
         event, waiting = effect.event, self._waiting
-        size, own = len(event.data), False
+        size, own, barrier = len(event.data), False, effect.barrier
         self.taken += 1
-        if effect.barrier is not None:
+        if barrier is not None:
             own = event.author == self._own or not event.author or bool(event.parents)
             if own:
                 self._unsaid_events += 1
@@ -252,10 +254,8 @@ class Journal:
             return
         self._waiting_bytes += size
         received = filled(event, when, UNASSIGNED, self._protocol)
-        waiting.append(Taken(received, effect, own))
-        if self._note is not None and effect.barrier is not None:
-            self.keep_note(KeepNote(self._note))
-            self._note = None
+        note, self._note = (None, self._note) if barrier is None else (self._note, None)
+        waiting.append(Taken(received, effect, own, note))
         if not self._flush_scheduled:
             self._schedule()
 
@@ -297,27 +297,33 @@ class Journal:
 
     def _store(self, batch: list[Taken], notes: list[Kept]) -> None:
         """Append a batch; what the log has no room for waits, what it refuses is found."""
-        kept = [*notes, *self.numbers.note()]
+        noted = [each.note for each in batch if each.note is not None]
+        kept = [*notes, *noted, *self.numbers.note()]
+        tell = partial(self._tell, self._on_done, (batch, notes))
         try:
-            ticket = self.log.append([each.event for each in batch], wait=False, notes=kept)
+            places = self.log.append_soon([each.event for each in batch], kept, tell)
         except QueueFullError:
             self._put_back(batch, notes)
             self._schedule(_RETRY)
         except EventRefusedError as error:
-            middle = len(batch) // 2
-            if middle:
-                self._put_back(batch[middle:], notes)
-                self._store(batch[:middle], [])
-            else:
-                self._settled += len(notes)
-                self._lose(self._with_followers(batch) if batch[0].own else batch, error)
-                self._note_progress()
+            bad = misfits(batch, self.log)
+            if not bad:  # each is good, and all of them too many
+                first, rest = halves(batch)
+                self._put_back(rest, notes)
+                self._store(first, [])
+                return
+            self._put_back([each for each in batch if each not in bad], notes)
+            own = self._with_followers([each for each in bad if each.own])
+            self._lose([*own, *(each for each in bad if not each.own)], error)
+            self._note_progress()
         except StoreError as error:
             self._settled += self.notes.lose(notes)
             self._fail(batch, error)
             self._note_progress()
         else:
-            self._await(ticket, self._on_done, batch, notes)
+            self._in_flight += 1
+            if places is not None:
+                self._on_told(self._on_done, (batch, notes), places)
 
     def _put_back(self, batch: list[Taken], notes: list[Kept]) -> None:
         self._waiting[:0] = batch
@@ -332,27 +338,24 @@ class Journal:
         self._waiting_bytes -= sum(len(each.event.data) for each in linked)
         return lost + linked
 
-    def _await(self, ticket: Ticket, then: Callable[..., None], *args: Any) -> None:
-        """Call `then`, in the loop's thread, with an append when the log is done with it."""
-        # What the ticket holds does not hold the ticket: no event waits for a garbage collection.
-        self._in_flight += 1
-        wake = self._loop.call_soon_threadsafe
-        ticket.add_done_callback(lambda done: wake(self._on_ticket, done, then, args))
+    def _tell(self, *told: Any) -> None:
+        """In the log's thread: have the loop hear of an append that the log is done with."""
+        with suppress(RuntimeError):  # the loop is closed, and nobody waits any more
+            self._loop.call_soon_threadsafe(self._on_told, *told)
 
-    def _on_ticket(self, done: Ticket, then: Callable[..., None], args: tuple[Any, ...]) -> None:
+    def _on_told(self, then: Callable[..., None], args: tuple[Any, ...], outcome: Outcome) -> None:
         self._in_flight -= 1
-        then(done, *args)
+        then(*args, outcome)
         self._note_progress()
 
-    def _on_done(self, ticket: Ticket, batch: list[Taken], notes: list[Kept]) -> None:
-        error = ticket.exception()
-        if error is None:
+    def _on_done(self, batch: list[Taken], notes: list[Kept], outcome: Outcome) -> None:
+        if isinstance(outcome, StoreError):
+            self._settled += self.notes.lose(notes)
+            self._fail(batch, outcome)
+        else:
             self._settled += len(notes)
             self.numbers.noted()
-            self._hand_out(batch, ticket.result())
-        else:
-            self._settled += self.notes.lose(notes)
-            self._fail(batch, store_error(error))
+            self._hand_out(batch, outcome)
 
     def _hand_out(self, batch: list[Taken], places: Sequence[Appended]) -> None:
         """Give safe events to their subscribers, and the machine word of its barriers."""
@@ -407,8 +410,7 @@ class Journal:
     def _lose(self, batch: list[Taken], error: StoreError) -> None:
         """Tell the machine of its barriers, which it answers for; count what peers brought."""
         self._settled += len(batch)
-        reason = reason_of(error)
-        barriers = tuple(regrets(batch, error))
+        reason, barriers = regrets(batch, error)
         self._let_say(batch)
         for taken in batch:
             if not taken.own:
@@ -435,28 +437,28 @@ class Journal:
             self._lose(hopeless, DiskFullError(DISK_FULL))
         if not piece:
             return
+        tell = partial(self._tell, self._on_piece, (piece, pieces, too_large))
         try:
-            ticket = self.log.append([each.event for each in piece], wait=False)
+            self.log.append_soon([each.event for each in piece], (), tell, at_once=False)
         except StoreError as error:
             self._lose([*piece, *(taken for rest in pieces for taken in rest)], error)
-            return
-        self._await(ticket, self._on_piece, piece, pieces, too_large)
+        else:
+            self._in_flight += 1
 
     def _on_piece(
-        self, ticket: Ticket, piece: list[Taken], pieces: list[list[Taken]], too_large: float
+        self, piece: list[Taken], pieces: list[list[Taken]], too_large: float, outcome: Outcome
     ) -> None:
-        error = ticket.exception()
-        if error is None:
-            self._hand_out(piece, ticket.result())
-        elif not isinstance(error, DiskFullError):
+        if not isinstance(outcome, StoreError):
+            self._hand_out(piece, outcome)
+        elif not isinstance(outcome, DiskFullError):
             rest = [taken for following in pieces for taken in following]
-            self._fail([*piece, *rest], store_error(error))
+            self._fail([*piece, *rest], outcome)
             pieces = []
         elif len(piece) > 1:
             pieces = halves(piece) + pieces
         else:
             too_large = min(too_large, len(piece[0].event.data))
-            self._lose(piece, error)
+            self._lose(piece, outcome)
         self._keep_what_fits(pieces, too_large)
 
     # What the machine reads.
@@ -465,10 +467,6 @@ class Journal:
         """Read behind what was appended so far; `Loaded` answers."""
         self.reader.load(effect, self.feed, behind=self.taken)
         self.reader.go_on(self._settled)
-
-    def disregard(self, effect: Disregard) -> None:
-        """Know an event that our own rules refuse."""
-        self.reader.know(effect)
 
     # The end.
 

@@ -285,7 +285,10 @@ class _Traffic:
             messages, peers = meta.messages, times[id(meta)]
             if meta.operations and meta.operations[0].name.startswith(_SYNC):
                 add("rumormill_sync_bytes", self._direction, meta.size * peers)
-            if messages:
+            if len(messages) == 1:
+                add(counts, messages[0].topic, peers)
+                add(sizes, messages[0].topic, meta.data_size * peers)
+            elif messages:
                 share = meta.data_size / len(messages) * peers
                 for topic, count in Counter([message.topic for message in messages]).items():
                     add(counts, topic, count * peers)

@@ -10,6 +10,7 @@ from rumormill.core.ids import Topic as TopicName
 from rumormill.core.machine import View
 from rumormill.libp2p.lan import heard_on
 from rumormill.libp2p.resolving import resolve
+from rumormill.libp2p.round_trip import round_trip
 from rumormill.node.config import parsed_ticket
 from rumormill.node.life import NodeLife
 from rumormill.node.peer_clocks import ask_clocks
@@ -67,10 +68,12 @@ class Presence(NodeLife):
         scores = driver.machine.view().scores
         for peer, connection in self._swarm.connections.items():
             channel = driver.channels.get(peer)
-            view = PeerView(keys.PeerId(peer), connection.remote_address, connection.outbound)
+            away = round_trip(connection.told("socket"))
+            known = (keys.PeerId(peer), connection.remote_address, connection.outbound)
+            view = PeerView(*known, round_trip=away)
             if channel is not None:
                 held = (channel.protocol, channel.queued_messages, channel.queued_bytes)
-                view = PeerView(view.id, view.address, view.outbound, *held, scores.get(peer))
+                view = PeerView(*known, *held, scores.get(peer), away)
             views.append(view)
         return views
 

@@ -218,6 +218,7 @@ class Subscription:
                 return
             self.dropped += 1
             if self._overflow is Overflow.DROP_NEWEST:
+                self._next[topic] = offset + 1
                 self._on_lost(event, BUFFER_FULL)
                 return
             self._on_lost(self._buffer.popleft(), BUFFER_FULL)

@@ -1,13 +1,15 @@
 """Events on their way into the log, and what is said of those that it does not take."""
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from typing import Final
 
 import msgspec
 
 from rumormill.core.effects import Append
-from rumormill.core.event import Event
+from rumormill.core.event import Event, Note
 from rumormill.log.errors import DiskFullError, EventRefusedError, QueueFullError, StoreError
+from rumormill.log.event_log import EventLog
+from rumormill.log.model import check_event, check_topic
 
 LOG_BUSY: Final = "the log is busy"
 LOG_FAILED: Final = "the log has failed"
@@ -28,6 +30,8 @@ class Taken(msgspec.Struct, frozen=True, gc=False):
     event: Event
     append: Append
     own: bool
+    note: Note | None = None
+    """What whoever publishes it keeps with it: both are in the log, or neither."""
 
     @staticmethod
     def followers(lost: "list[Taken]", waiting: "list[Taken]") -> "list[Taken]":
@@ -41,24 +45,36 @@ class Taken(msgspec.Struct, frozen=True, gc=False):
         return found
 
 
-def reason_of(error: StoreError) -> str:
-    """Why an event was not kept."""
-    return _REASONS.get(type(error), LOG_FAILED)
+def misfits(batch: list[Taken], log: EventLog) -> list[Taken]:
+    """Those of a refused batch that the log refuses by themselves; one alone is."""
+    if len(batch) == 1:
+        return batch
+    return [taken for taken in batch if _is_refused(taken.event, log)]
 
 
-def regrets(batch: list[Taken], error: StoreError) -> Iterator[Hashable]:
-    """What the machine hears of lost events; of peers' ones unless the log will never take them."""
+def _is_refused(event: Event, log: EventLog) -> bool:
+    config, names = log.config, log.writer().names
+    try:
+        check_event(event, config)
+        if event.topic not in names:
+            check_topic(event.topic, config)
+    except EventRefusedError:
+        return True
+    return event.topic not in names and len(names) >= config.max_topics
+
+
+def regrets(batch: list[Taken], error: StoreError) -> tuple[str, tuple[Hashable, ...]]:
+    """Why events were not kept, and what the machine hears of them: of peers' ones nothing where
+    the log will never take them."""
     final = isinstance(error, EventRefusedError)
-    for append in (taken.append for taken in batch):
-        if append.barrier is not None or (append.if_lost is not None and not final):
-            yield append.if_lost if append.barrier is None else append.barrier
+    heard = [
+        append.if_lost if append.barrier is None else append.barrier
+        for append in (taken.append for taken in batch)
+        if append.barrier is not None or (append.if_lost is not None and not final)
+    ]
+    return _REASONS.get(type(error), LOG_FAILED), tuple(heard)
 
 
 def halves(batch: list[Taken]) -> list[list[Taken]]:
     """A batch as two."""
     return [batch[: len(batch) // 2], batch[len(batch) // 2 :]]
-
-
-def store_error(error: BaseException) -> StoreError:
-    """What went wrong, as an error of the log's."""
-    return error if isinstance(error, StoreError) else StoreError(str(error))

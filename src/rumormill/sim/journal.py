@@ -183,6 +183,11 @@ class Journal:
         kept = self._topics.get(topic)
         return None if kept is None else kept.history
 
+    def latest(self, topic: Topic, most: int) -> list[Event]:
+        """The last events of a topic, by offset."""
+        kept = self._topics.get(topic)
+        return [] if kept is None else list(kept.events.values())[-most:]
+
     def named(self, tag: bytes) -> Topic | None:
         """The topic with this tag."""
         return self._tags.get(tag)

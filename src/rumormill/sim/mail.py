@@ -296,7 +296,7 @@ def fail(question: Question, reason: str) -> None:
 
 
 def _keep_warm(host: Correspondent, peer: PeerId, last_used: float) -> None:
-    """Let letters to a peer pass without a handshake, if need be instead of the longest unused.
+    """Let letters to a peer pass without a handshake, if need be in place of the longest unused.
 
     Entries stay where they are: a dict whose entries move takes twice the memory.
     """

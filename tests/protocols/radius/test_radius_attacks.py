@@ -122,7 +122,7 @@ class TestInterests:
         assert entry.hops == 5
         assert entry.interest.addresses == ()
 
-    @pytest.mark.parametrize("hops", [17, 2**31, 2**32 - 1])
+    @pytest.mark.parametrize("hops", [33, 2**31, 2**32 - 1])
     def test_absurd_hops_are_cut(self, hops: int) -> None:
         """Hops beyond the limit count as the limit, and are counted."""
         made = bag()
@@ -365,7 +365,7 @@ class TestConfig:
             {"clock_skew": 6.0},
             {"ttl": 601.0},
             {"renew_left": 1.0},
-            {"sub_hops": 17},
+            {"sub_hops": 33},
             {"network_size": 0},
             {"max_message": 1024},
             {"hyparview.active_size": 0},

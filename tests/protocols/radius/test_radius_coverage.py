@@ -193,7 +193,7 @@ class TestHops:
     def test_the_default_radius_follows_the_size(self) -> None:
         """diameter = ln(10·n), subHops = pubHops = ⌈(diameter + 1) / 2⌉; `few` goes all the way."""
         sizes = (1, 20, 100, 1000, 5000, 10_000)
-        for serving, radii in (("all", (2, 4, 4, 6, 6, 7)), ("few", (16,) * 6)):
+        for serving, radii in (("all", (2, 4, 4, 6, 6, 7)), ("few", (32,) * 6)):
             for peers, hops in zip(sizes, radii, strict=True):
                 machine = Bag(1, [], network_size=peers, serving=serving).machines[0]
                 assert (machine.sub_hops, machine.pub_hops) == (hops, hops)

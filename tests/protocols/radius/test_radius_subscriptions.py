@@ -120,18 +120,18 @@ class TestRenewal:
 
     def test_a_renewal_waits_for_company(self) -> None:
         """Each hop may take a part of the time that is left; what is news waits for `gather`."""
-        bag = Bag(3, [(0, 1), (1, 2)], sub_hops=2, pub_hops=0, gather=0.1, max_hops=12)
+        bag = Bag(3, [(0, 1), (1, 2)], sub_hops=2, pub_hops=0, gather=0.1)
         bag.subscribe(0)
         assert bag.timers[0, GATHER] == bag.now + 0.1
         for _ in range(2):
             bag.settle(bag.now + 0.1)
         bag.settle(1024.0)
-        assert bag.timers[0, GATHER] == 1024.5
-        bag.settle(1024.5)
-        assert bag.timers[1, GATHER] == pytest.approx(1024.5 + 5.5 / 12)
+        assert bag.timers[0, GATHER] == 1024.375
+        bag.settle(1024.375)
+        assert bag.timers[1, GATHER] == pytest.approx(1024.375 + 5.625 / 16)
         bag.subscribe(1, "news")
-        assert bag.timers[1, GATHER] == 1024.6
-        bag.settle(1024.6)
+        assert bag.timers[1, GATHER] == 1024.475
+        bag.settle(1024.475)
         (*_, (_, _, frame)) = [sent for sent in bag.sent if sent[:2] == (1, 2)]
         assert {spread.interest.topic for spread in frame.interests} == {"t", "news"}
 

@@ -40,6 +40,7 @@ class App {
     this.frame();
     addEventListener("hashchange", () => this.navigate());
     addEventListener("keydown", (event) => this.pressed(event));
+    addEventListener("resize", () => this.reveal());
     if (this.still) {
       this.store.snapshot(JSON.parse(block.textContent));
       this.state("still", "a still, not live");
@@ -97,7 +98,7 @@ class App {
         if (link.dataset.view === view) link.setAttribute("aria-current", "page");
         else link.removeAttribute("aria-current");
       }
-      at("nav").querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+      this.reveal();
     }
     for (const link of at("nav").children) link.href = this.address(link.dataset.view);
     if (!this.still) {
@@ -106,6 +107,11 @@ class App {
       this.stream.open(`./stream?${asked}`);
     }
     this.changed();
+  }
+
+  // On a narrow screen the views scroll sideways; the chosen one is to be in sight.
+  reveal() {
+    at("nav").querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   }
 
   changed() {

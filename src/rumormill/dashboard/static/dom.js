@@ -226,10 +226,11 @@ const SPARE = 4;
 const HEAD = 26;
 
 // A list of any length of which only the rows in sight are in the document.
-// columns: [{ head, cell(row) → text or node, width, right, wide }]; wide ones are left out on phones.
+// columns: [{ head, cell(row) → text or node, width, right, wide, key }]; wide ones are left out on
+// phones, those with a key where no row has such a value.
 export class Rows {
   constructor({ columns, height, label, key, choose, none = "Nothing yet." }) {
-    Object.assign(this, { columns, key, choose, height });
+    Object.assign(this, { all: columns, columns, key, choose, height });
     this.rows = [];
     this.chosen = null;
     this.made = new Map();
@@ -239,8 +240,7 @@ export class Rows {
       onscroll: () => this.draw(),
       onkeydown: (event) => this.pressed(event),
     });
-    this.heads = el("div", { className: "heads", "aria-hidden": "true" },
-      columns.map((each) => el("span", { className: this.style(each) }, each.head)));
+    this.heads = el("div", { className: "heads", "aria-hidden": "true" });
     this.nothing = el("p", { className: "empty" }, none);
     this.view.append(this.heads, this.space);
     this.root = el("div", {}, this.nothing, this.view);
@@ -258,12 +258,18 @@ export class Rows {
     const shown = this.columns.filter((each) => !(each.wide && this.narrow.matches));
     this.grid = shown.map((each) => each.width ?? "minmax(0, 1fr)").join(" ");
     this.heads.style.gridTemplateColumns = this.grid;
+    fill(this.heads, this.columns.map((each) => el("span", { className: this.style(each) }, each.head)));
     this.redraw();
   }
 
   // Rows were put before the first: what is looked at stays where it is.
   set(rows, before = 0) {
     this.rows = rows;
+    const known = this.all.filter(({ key }) => !key || rows.some((row) => row[key] !== undefined));
+    if (known.length !== this.columns.length) {
+      this.columns = known;
+      this.lay();
+    }
     this.view.hidden = !rows.length;
     this.nothing.hidden = rows.length > 0;
     const away = this.view.scrollTop > HEIGHT;

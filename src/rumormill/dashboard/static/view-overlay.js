@@ -6,6 +6,7 @@ import { Graph, graphHeight, ringOrder, sample } from "./graph.js";
 
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 const SLOWEST = 1000;
+const PLAIN = ["connected", "member"];
 
 // The steps of a journey as the canvas draws them, and when each peer was reached.
 function stepsOf(journey) {
@@ -48,8 +49,8 @@ class Overlay {
       columns: [
         { head: "peer", cell: (row) => peerName(row.id, row.name), width: "minmax(4.5rem, 1fr)" },
         { head: "links", cell: (row) => String(this.degree.get(row.id) ?? 0), width: "3rem", right: true },
-        { head: "round trip", cell: (row) => seconds(row.rtt), width: "4.2rem", right: true },
-        { head: "score", cell: (row) => count(row.score), width: "2.8rem", right: true },
+        { head: "round trip", cell: (row) => seconds(row.rtt), width: "4.2rem", right: true, key: "rtt" },
+        { head: "score", cell: (row) => count(row.score), width: "2.8rem", right: true, key: "score" },
       ],
     });
     this.degree = new Map();
@@ -91,8 +92,10 @@ class Overlay {
     this.graph.paint = query.get("colour") || "traffic";
     this.graph.chosen = query.get("peer");
     const rows = store.rows("peers");
-    const hidden = new Set((query.get("hide") ?? "").split(",").filter(Boolean));
     const links = linksOf(store, topic);
+    // Plain connections hide what the protocol makes of them, so they are shown when asked for.
+    const plain = links.some(({ kind }) => !PLAIN.includes(kind)) ? PLAIN : [];
+    const hidden = new Set(query.get("hide")?.split(",") ?? plain);
     this.kinds(links, hidden);
     const shown = links.filter(({ kind }) => !hidden.has(kind));
     const beside = new Map(rows.map((row) => [row.id, new Set()]));
@@ -140,7 +143,7 @@ class Overlay {
       onclick: () => {
         const next = new Set(hidden);
         if (!next.delete(kind)) next.add(kind);
-        this.app.keep({ hide: [...next].join(",") });
+        this.app.keep({ hide: [...next].join(",") || "nothing" });
       },
     }, sample(kind), `${kind} ${count(number)}`)));
   }

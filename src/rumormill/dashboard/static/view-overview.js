@@ -49,7 +49,7 @@ class Overview {
     this.charts = CHARTS.map((chart) => new LineChart({ ...chart, app }));
     for (const chart of this.charts) chart.root.hidden = true;
     this.causes = card("Copies by cause");
-    this.drops = card("Dropped and refused, by reason");
+    this.drops = card("");
     this.degrees = card("How many mesh neighbours peers have");
     this.scores = card("Scores of peers");
     this.marks = card("What happened");
@@ -70,7 +70,7 @@ class Overview {
     const { store } = this.app;
     const get = (name) => store.get(name) ?? {};
     const [well, totals, source, clock] = [get("well"), get("totals"), get("source"), get("clock")];
-    if (!store.get("source")) return;
+    if (!store.get("source") && !well.sentence) return;
     const sentence = well.sentence ?? "Nothing is known yet";
     say(this.sentence, sentence.charAt(0).toUpperCase() + sentence.slice(1));
     this.sentence.className = `sentence ${well.ok ? "well" : well.ok === false ? "ill" : ""}`;
@@ -101,7 +101,7 @@ class Overview {
       process.fsync_p99 === undefined || process.fsync_p99 === null ? "no log here" : `fsync 99 % within ${seconds(process.fsync_p99)}`);
     disk.root.hidden = process.log_bytes === undefined || process.log_bytes === null;
     refused.root.hidden = !disk.root.hidden;
-    refused.set(count(total(totals.refused) + (totals.rejected ?? 0)), listed(totals.refused) || "bad input of peers");
+    refused.set(count(total(totals.refused) + (totals.rejected ?? 0)), listed({ ...totals.rejections, ...totals.refused }) || "bad input of peers");
     dropped.set(count(total(totals.dropped)), listed(totals.dropped) || "deliveries that were owed");
   }
 
@@ -112,8 +112,8 @@ class Overview {
     };
     const none = (tableOf) => total(tableOf) === 0;
     show(this.causes, "Copies by cause", !none(totals.copies), () => bars(Object.entries(totals.copies), count, 8, 5));
-    const reasons = [...Object.entries(totals.dropped ?? {}), ...Object.entries(totals.refused ?? {})];
-    show(this.drops, "Dropped and refused, by reason", reasons.some(([, value]) => value), () => bars(reasons, count, 8, 4));
+    const reasons = [totals.dropped, totals.rejections, totals.refused].flatMap((each) => Object.entries(each ?? {}));
+    show(this.drops, "Dropped, rejected and refused, by reason", reasons.some(([, value]) => value), () => bars(reasons, count, 8, 4));
     const mesh = degrees.mesh?.length;
     show(this.degrees, mesh ? "Mesh neighbours of a peer" : "Connections of a peer", mesh || degrees.connected?.length,
       () => columns(mesh ? degrees.mesh : degrees.connected));

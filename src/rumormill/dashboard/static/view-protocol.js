@@ -1,7 +1,7 @@
 // Is the theory true here? What is special to the protocol: trees and heads, the ring and whether it
 // is legitimate, how far a radius covers.
 
-import { bars, card, count, el, empty, facts, percent, refill, words } from "./dom.js";
+import { bars, card, count, el, empty, facts, percent, plural, refill, words } from "./dom.js";
 import { Graph, graphHeight, ringOrder } from "./graph.js";
 import { choices, linksOf } from "./view-overlay.js";
 
@@ -33,9 +33,10 @@ class Protocol {
 
   update(query) {
     const known = this.app.store.get("protocol") ?? {};
-    const { trees = {}, ring = {}, coverage, heads } = known;
+    const { trees = {}, ring = {}, coverage } = known;
+    const heads = this.app.store.get("heads");
     if (known.name) this.title.textContent = known.name;
-    const names = [...new Set([...Object.keys(trees ?? {}), ...Object.keys(ring ?? {}), ...Object.keys(heads ?? {})])];
+    const names = [...new Set([...Object.keys(trees ?? {}), ...Object.keys(ring ?? {})])];
     const topic = names.includes(query.get("topic")) ? query.get("topic") : names[0] ?? "";
     this.chooser.hidden = !names.length;
     choices(this.topic, names.map((name) => [name, name]), topic);
@@ -44,9 +45,11 @@ class Protocol {
     this.draw(trees?.[topic], ring?.[topic], linksOf(this.app.store, topic));
     this.coverage.hidden = !coverage;
     if (coverage) refill(this.coverage, isTable(coverage) ? bars(Object.entries(coverage), (value) => (value <= 1 ? percent(value, 1) : count(value)), 12, 3) : el("p", {}, words(coverage)));
-    this.heads.hidden = !heads?.[topic];
-    if (heads?.[topic]) {
-      refill(this.heads, heads[topic].length ? heads[topic].slice(0, 50).map((id) => el("div", {}, el("a", { href: this.app.address("event", { id }) }, el("code", {}, String(id).slice(-16))))) : empty("None."));
+    this.heads.hidden = !heads || heads.topic !== topic;
+    if (!this.heads.hidden) {
+      refill(this.heads, el("p", { className: "soft small" }, `Of the last ${plural(heads.among, "event", "events")}, those that none follows; beside each, how many logs say so.`),
+        heads.rows.map(([id, logs]) => el("div", { className: "bar" }, el("a", { className: "grow", href: this.app.address("event", { id }) }, el("code", {}, String(id).slice(-16))), count(logs))),
+        heads.left_out ? empty(`and ${count(heads.left_out)} more`) : null);
     }
   }
 

@@ -1,6 +1,6 @@
 // The views that are tables and words alone: history and sync, reach, the lake.
 
-import { bars, bytes, card, count, el, empty, moment, peerName, refill, seconds, table, total, wall, words } from "./dom.js";
+import { bars, bytes, card, count, el, empty, facts, moment, peerName, refill, seconds, table, total, wall, words } from "./dom.js";
 
 const ago = (value, clock) =>
   typeof value === "number" ? (value <= (clock.now ?? Infinity) ? `${seconds(Math.max(0, clock.now - value))} ago` : moment(value, clock)) : String(value ?? "–");
@@ -31,7 +31,7 @@ class History {
       ["compared", (row) => (typeof row.compared === "number" ? `${seconds(row.compared)} ago` : "–"), "r"],
       ["oldest gap", (row) => (row.lacking === undefined ? "–" : el("span", { className: row.lacking ? "warn" : "good" }, row.lacking ? seconds(row.lacking) : "none")), "r"],
       ["to fetch", (row) => count(row.backlog), "r"],
-      ["in words", (row) => row.sentence ?? ""],
+      ["in words", (row) => row.sentence ?? "", "words"],
     ], rows.slice(0, 200), "No topic is kept here."),
     rows.length > 200 ? empty(`and ${rows.length - 200} more`) : null);
     refill(this.outcomes, bars(Object.entries(sync.sessions ?? {}), count, 10, 3));
@@ -56,18 +56,24 @@ class Reach {
     this.lines = card("In words");
     this.addresses = card("Addresses");
     this.relays = card("Relays");
+    this.punches = card("Ways out of a relay that were tried");
     this.kinds = card("Peers by kind");
     root.append(el("h1", {}, "Reach"), this.lines,
-      el("div", { className: "two" }, this.addresses, el("div", { className: "stack" }, this.kinds, this.relays)));
+      el("div", { className: "two" }, this.addresses, el("div", { className: "stack" }, this.kinds, this.relays, this.punches)));
   }
 
   update() {
     const reach = this.app.store.get("reach") ?? {};
     const peers = this.app.store.get("totals")?.peers ?? {};
+    const live = this.app.store.get("reach");
+    for (const box of [this.addresses, this.relays, this.punches]) box.hidden = !live;
     refill(this.lines, reach.lines?.length ? reach.lines.map((line) => el("p", {}, words(line)))
-        : empty("Nothing is known of how far this source reaches."));
+        : empty(live ? "Nobody has told this node yet who reaches it." : "A trace says nothing of addresses and of who reaches them; live nodes do."));
     refill(this.addresses, list(reach.addresses, "None is known."));
-    refill(this.relays, list(reach.relays, "None is used."));
+    const carried = ([name]) => name.startsWith("bytes");
+    const relays = Object.entries(reach.relays ?? {});
+    refill(this.relays, relays.length ? facts(relays.map((each) => [each[0], (carried(each) ? bytes : count)(each[1])])) : empty("None is used, and this is none."));
+    refill(this.punches, bars(Object.entries(reach.punches ?? {}), count, 8, 5));
     refill(this.kinds, bars(Object.entries(peers), count));
   }
 }
@@ -78,10 +84,11 @@ export const reach = { title: "Reach", create: (root, app) => new Reach(root, ap
 class Lake {
   constructor(root, app) {
     this.app = app;
-    this.queries = card("Running queries");
+    this.queries = card("Queries");
     this.tables = card("Tables");
-    this.rejected = card("Rejected rows");
-    this.none = card(null, empty("No lake is known here. A folder of tables is shown with --lake FOLDER, and running queries report by themselves."));
+    this.rejected = card("Rejected events, by reason");
+    this.none = card(null, el("p", { className: "empty" }, "No lake is known here. ", el("code", { style: { "white-space": "nowrap" } }, "--lake FOLDER"),
+      " shows its tables, how far its queries are behind, and what was rejected."));
     root.append(el("h1", {}, "Lake"), this.none, this.queries, this.tables, this.rejected);
   }
 
@@ -95,13 +102,15 @@ class Lake {
       ["query", (row) => row.name], ["batch", (row) => seconds(row.batch_seconds), "r"],
       ["rows/s", (row) => count(row.rows_per_second), "r"],
       ["offsets behind", (row) => el("span", { className: total(row.lag) ? "warn" : "good" }, behind(row))],
-      ["last error", (row) => (row.error ? el("span", { className: "bad" }, String(row.error)) : "none")],
-    ], lake.queries ?? [], "No query runs."));
+      ["batches", (row) => count(row.batch === null ? 0 : row.batch + 1), "r"],
+      ["now", (row) => (row.running ? "in a batch" : `waits since ${wall(row.changed)}`)],
+    ], lake.queries ?? [], "No query has a checkpoint here."));
     refill(this.tables, table([
       ["table", (row) => row.name], ["rows", (row) => count(row.rows), "r"], ["size", (row) => bytes(row.bytes), "r"],
       ["version", (row) => String(row.version ?? "–"), "r"], ["changed", (row) => wall(row.changed)],
     ], lake.tables ?? [], "No table yet."));
-    refill(this.rejected, bars(Object.entries(lake.rejected ?? {}), count, 10, 4));
+    refill(this.rejected, bars(Object.entries(lake.rejected ?? {}), count, 10, 4),
+      lake.not_checked ? empty(`${count(lake.not_checked)} rows were not looked at.`) : null);
   }
 }
 

@@ -129,7 +129,7 @@ class Topic {
     return refill(this.ledger, parts([["delivered", row.delivered, 3], ["pending", row.pending, 2], ["dropped", dropped, 4]]),
       facts([
         ["published", count(row.published)], ["owed and given", row.pending === undefined ? null : percent(row.delivered, row.delivered + (row.pending ?? 0) + dropped)],
-        ["duplicates", count(row.duplicates)],
+        ["duplicates", count(row.duplicates)], ["rejected", row.rejected ? count(row.rejected) : null],
         ["dropped", Object.entries(row.dropped ?? {}).map(([reason, number]) => `${count(number)} ${reason}`).join(", ")],
         ["subscribers", row.subscribers === undefined ? null : count(row.subscribers)],
         ["mesh", row.mesh === undefined || row.mesh === null ? null : `${count(row.mesh)} neighbours`],

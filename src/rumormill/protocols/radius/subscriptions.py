@@ -41,6 +41,10 @@ RENEW: Final = "renew"
 GREET_RETRY: Final = 1.0
 """Seconds until interests that could not be sent to a neighbour are sent again. Our choice."""
 
+_HOPS_IN_TIME: Final = 16
+"""A renewal that each hop keeps as long as it may is everywhere in time after so many hops. Our
+choice: the diameter of 10^6 peers."""
+
 _EARLY: Final = 0.05
 """What is to be renewed within this part of a `ttl` is renewed together. Our choice."""
 
@@ -243,7 +247,7 @@ class Subscriptions:
         """
         gather, left = self._config.gather, until / 1e6 - now
         patient = gather > 0 and left > 0 and not entry.interest.withdrawn
-        at = now + (max(gather, left / self._config.max_hops) if patient else gather)
+        at = now + (max(gather, left / _HOPS_IN_TIME) if patient else gather)
         if at < self._flushes_at:
             self._flushes_at = at
             effects.append(SetTimer(GATHER, at))
