@@ -6,6 +6,7 @@ called (a no-op) and pushed. Both are timed in the same run, in slices that take
 so that whatever else the machine does hits both alike. An arrival is an RPC handed to a router.
 
     python bench/sim.py                  the claim: 1,000 peers, 20 links, D = 6
+    python bench/sim.py --trunk          the same with a tree for each source inside the mesh
     python bench/sim.py --peers 10000    a larger network
 """
 
@@ -31,13 +32,13 @@ MINIMUM_RATIO = 0.10
 MAXIMUM_BYTES_PER_PEER = 100_000
 
 
-def scenario_of(peers: int, messages: int) -> Scenario:
+def scenario_of(peers: int, messages: int, trunk: bool) -> Scenario:
     return Scenario(
         peers=peers,
         topology=Topology(degree=20),
         links=Links(latency="uniform:20ms-80ms"),
         workload=Workload(messages=messages, rate=100.0),
-        parameters={"flood_publish": False},
+        parameters={"flood_publish": False, "trunk": trunk},
         cool_down=5.0,
     )
 
@@ -104,9 +105,9 @@ class Stopwatch:
         return self._weighted_floor / self._steps
 
 
-def measure(peers: int, messages: int, observers: list[Observer], arrivals: int) -> Row:
+def measure(scenario: Scenario, observers: list[Observer], arrivals: int) -> Row:
     """Return what an arrival costs, what a bare step costs, and their ratio."""
-    simulation = Simulation(scenario_of(peers, messages), observers)
+    simulation = Simulation(scenario, observers)
     gc.collect()
     watch = Stopwatch(simulation)
     simulation.run(watch.progress)
@@ -114,44 +115,43 @@ def measure(peers: int, messages: int, observers: list[Observer], arrivals: int)
     return Row(arrivals, cost * 1e6, watch.floor * 1e6, watch.floor / cost)
 
 
-def arrivals_of(peers: int, messages: int) -> int:
+def arrivals_of(scenario: Scenario) -> int:
     """Count the RPCs that are handed to routers; the same in every run of a scenario."""
     metrics = Metrics()
-    Simulation(scenario_of(peers, messages), [metrics]).run()
+    Simulation(scenario, [metrics]).run()
     figures = metrics.summary()
     return int(figures["rpcs_sent"]) - sum(figures["rpcs_dropped"].values())
 
 
-def memory_per_peer(peers: int) -> float:
+def memory_per_peer(scenario: Scenario) -> float:
     """Bytes that one more simulated peer takes, measured in the middle of a workload."""
     gc.collect()
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
-    simulation = Simulation(scenario_of(peers, 60))
+    simulation = Simulation(scenario)
     simulation.run()
     gc.collect()
     after, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    return (after - before) / peers
+    return (after - before) / scenario.peers
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--peers", type=int, default=1000)
     parser.add_argument("--messages", type=int, default=300)
+    parser.add_argument("--trunk", action="store_true")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    arrivals = arrivals_of(options.peers, options.messages)
+    scenario = scenario_of(options.peers, options.messages, options.trunk)
+    arrivals = arrivals_of(scenario)
     watched: dict[str, list[Observer]] = {
         "machines and network alone": [],
         "with metrics": [Metrics()],
         "with metrics and trace hash": [Metrics(), TraceHash()],
     }
-    rows = {
-        name: measure(options.peers, options.messages, observers, arrivals)
-        for name, observers in watched.items()
-    }
-    per_peer = memory_per_peer(min(options.peers, 500))
+    rows = {name: measure(scenario, observers, arrivals) for name, observers in watched.items()}
+    per_peer = memory_per_peer(scenario_of(min(options.peers, 500), 60, options.trunk))
     if options.json:
         figures = {name: msgspec.structs.asdict(row) for name, row in rows.items()}
         print(json.dumps({"rows": figures, "bytes_per_peer": per_peer}))

@@ -21,10 +21,13 @@ settings.register_profile(
     "fast",
     max_examples=60,
     deadline=None,
+    derandomize=True,  # a change fails by what it changes, not by the day on which it is tested
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.register_profile("long", parent=settings.get_profile("fast"), max_examples=2000)
+settings.register_profile(
+    "long", parent=settings.get_profile("fast"), max_examples=2000, derandomize=False
+)
 settings.load_profile("fast")
 
 loop_watch.install()

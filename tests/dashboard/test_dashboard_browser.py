@@ -68,14 +68,19 @@ async def pictured(shown: Page, source: str) -> None:
     for view in VIEWS:
         await go(shown, view)
         await asyncio.sleep(1.2)  # a second batch, and the overlay's 300 ticks
-        for width, scheme in LOOKS:
-            await shown.look(width, scheme)
-            await shown.evaluate(
-                "new Promise((done) => requestAnimationFrame(() => setTimeout(done, 60)))"
-            )
-            wide = await shown.evaluate("[document.documentElement.scrollWidth, innerWidth]")
-            assert wide[0] <= wide[1], f"{source} {view} at {width}: {wide}"
-            await shown.picture(PICTURES / f"{source}-{view}-{width}-{scheme}.png")
+        await looked_at(shown, source, view)
+
+
+async def looked_at(shown: Page, source: str, view: str) -> None:
+    """One view, in every look."""
+    for width, scheme in LOOKS:
+        await shown.look(width, scheme)
+        await shown.evaluate(
+            "new Promise((done) => requestAnimationFrame(() => setTimeout(done, 60)))"
+        )
+        wide = await shown.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+        assert wide[0] <= wide[1], f"{source} {view} at {width}: {wide}"
+        await shown.picture(PICTURES / f"{source}-{view}-{width}-{scheme}.png")
 
 
 @asynccontextmanager
@@ -335,6 +340,40 @@ def test_a_lost_stream_is_told_and_comes_back(tmp_path: Path) -> None:
     told(story)
 
 
+TABLES = {
+    "protocol": {
+        "name": HOSTILE,
+        "rows": [[HOSTILE, 1]],
+        "trees": {HOSTILE: [[f"peer-{n}", f"peer-{(n - 1) // 2}"] for n in range(1, 15)]},
+    },
+    "heads": {"topic": HOSTILE, "among": 64, "rows": [["ab" * 16, 2]], "left_out": 1},
+    "reach": {
+        "lines": [HOSTILE],
+        "addresses": [HOSTILE],
+        "relays": {"circuits": 2, "bytes carried for others": 2000},
+        "punches": {HOSTILE: 1, "unreachable": 3},
+    },
+    "lake": {
+        "tables": [{"name": HOSTILE, "rows": 3, "bytes": 10, "version": "a~1", "changed": 1.0}],
+        "queries": [
+            {
+                "name": HOSTILE,
+                "batch": 3,
+                "running": False,
+                "batch_seconds": 2.0,
+                "rows_per_second": 20.0,
+                "lag": {HOSTILE: 5},
+                "changed": 1.0,
+            }
+        ],
+        "rejected": {HOSTILE: 2, "wrong-id": 1},
+        "not_checked": 7,
+    },
+}
+"""Sections that are tables and words, as a lake and several nodes of Pulsarcast fill them."""
+SAID = {"lake": "7 rows were not looked at", "protocol": "and 1 more", "reach": "2.00 kB"}
+
+
 def test_a_still_needs_no_server(tmp_path: Path) -> None:
     """From a file: every view, and an event's way without motion; hostile data stay text."""
     peers = [{"id": f"peer-{n}", "name": f"{n}", "up": True, "delivered": n} for n in range(500)]
@@ -353,6 +392,7 @@ def test_a_still_needs_no_server(tmp_path: Path) -> None:
         "topics": {"rows": [{"name": HOSTILE, "delivered": 499}], "left_out": 0},
         "recent": {"rows": [{"id": "e", "topic": HOSTILE, "t": 1, "deliveries": 499}]},
         "journeys": [{"id": "e", "topic": HOSTILE, "author": "peer-0", "t": 1, "hops": hops}],
+        **TABLES,
     }
     file = tmp_path / "still.html"
     file.write_text(still_page(snapshot))
@@ -363,6 +403,11 @@ def test_a_still_needs_no_server(tmp_path: Path) -> None:
             for view in VIEWS:
                 await shown.evaluate(f"location.hash = '#/{view}'")
                 await shown.until_there(f"#nav a[data-view={view}][aria-current=page]")
+            for view, said in SAID.items():
+                await shown.evaluate(f"location.hash = '#/{view}'")
+                await shown.until("main", said)
+                assert HOSTILE[:30] in await shown.text("main")
+                await looked_at(shown, "still", view)
             await shown.look(1600, "light", still=True)
             await shown.evaluate("location.hash = '#/overlay?event=e'")
             began = time.monotonic()

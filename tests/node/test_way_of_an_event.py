@@ -75,7 +75,7 @@ def profiled(passed: Passed) -> Iterator[None]:
 @pytest.fixture
 def other(tmp_path: Path) -> Iterator[SyncNode]:
     """A node in a thread of its own, so that what is seen here is one side alone."""
-    with SyncNode(tmp_path / "other", members=False) as node:
+    with SyncNode(tmp_path / "other", members=False, sync=False) as node:
         yield node
 
 
@@ -97,7 +97,7 @@ def test_the_way_out(other: SyncNode, tmp_path: Path) -> None:
     got = other.subscribe(TOPIC)
 
     async def story() -> None:
-        async with Node(tmp_path / "own", members=False) as node:
+        async with Node(tmp_path / "own", members=False, sync=False) as node:
             await node.connect(other.tickets[0])
             await node.wait_until_ready(TOPIC)
             for _ in range(EVENTS):
@@ -118,7 +118,7 @@ def test_the_way_in(other: SyncNode, tmp_path: Path) -> None:
 
     async def story() -> None:
         async with (
-            Node(tmp_path / "own", members=False) as node,
+            Node(tmp_path / "own", members=False, sync=False) as node,
             await node.subscribe(TOPIC) as events,
         ):
             await node.connect(other.tickets[0])

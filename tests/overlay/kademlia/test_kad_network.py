@@ -199,6 +199,18 @@ def test_clients_use_the_table_and_are_not_in_it() -> None:
     assert all(not len(net.overlay(index).records) for index in clients)
 
 
+def test_a_refresh_content_with_some_contacts_asks_less_and_everybody_is_found() -> None:
+    """`refresh_contacts`: whoever joins walks to its neighbours, and elsewhere meets a few."""
+    asked = {}
+    for enough in (0, 4):
+        net = grown(80, k=8, refresh_contacts=enough)
+        asked[enough] = net.tally.operations["FIND_NODE"]
+        for index in (1, 20, 79):
+            wanted = net.network.hosts[(index + 37) % 80].id
+            assert net.result(index, FindPeer(wanted)).peers == (wanted,)
+    assert asked[4] < 0.8 * asked[0]
+
+
 @pytest.mark.parametrize("share", [10, 30])
 def test_false_values_are_refused_and_those_who_give_them_suffer(share: int) -> None:
     """With forgers among the holders every true value is found, and no false one is believed."""

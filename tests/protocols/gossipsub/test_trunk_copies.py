@@ -16,12 +16,10 @@ from protocols.gossipsub.test_trunk import (
     puppet_at,
     said,
 )
-from protocols.gossipsub.test_trunk_first import sent_to, told
 from protocols.pubsub_rig import Rig
 from rumormill.protocols.gossipsub.peers import GOSSIPSUB_1_3
 from rumormill.protocols.gossipsub.sources import YOUNG
 from rumormill.protocols.gossipsub.trunk_missing import LONGEST_WAIT
-from rumormill.protocols.gossipsub.trunk_parents import FAR, LOSSY
 from rumormill.protocols.gossipsub.trunk_probes import HABIT, INTERVAL
 from rumormill.protocols.pubsub.messages import Control, Rpc, SubOpts
 from rumormill.protocols.pubsub.trunk_part import TrunkPart, key_of, tag_of
@@ -37,78 +35,6 @@ def settled(rig: Rig, count: int, **changes: Any) -> tuple[int, list[int]]:
     rig.send(puppets[0], peer, Rpc(publish=(foreign(1),)))
     rig.run(2 * YOUNG)
     return peer, puppets
-
-
-def chokes(rig: Rig, puppet: int) -> int:
-    """How often a puppet was asked not to send."""
-    return sum(TAG in part.choke for part in parts(rig, puppet))
-
-
-def test_a_link_that_was_just_opened_carries_one_message_before_a_choke_can_come() -> None:
-    """Of a burst the others are announced; after a round trip everything goes over it."""
-    rig = Rig(latency=LATENCY)
-    peer, (parent, other) = settled(rig, 2)
-    said(rig, other, TrunkPart(choke=(TAG,)), peer)
-    rig.run(0.1)
-    said(rig, other, TrunkPart(unchoke=(TAG,)), peer)
-    rig.run(0.1)
-    burst = [foreign(number) for number in range(2, 6)]
-    for message in burst:
-        rig.send(parent, peer, Rpc(publish=(message,)))
-    rig.run(0.1)
-    assert [message for message in burst if sent_to(rig, [other], message)] == burst[:1]
-    assert [message for message in burst if told(rig, [other], message)] == burst[1:]
-    rig.run(rig.router(peer).trunk.speakers[rig.id(other)].round_trip)
-    later = [foreign(number) for number in range(6, 9)]
-    for message in later:
-        rig.send(parent, peer, Rpc(publish=(message,)))
-    rig.run(0.1)
-    assert all(sent_to(rig, [other], message) for message in later)
-
-
-def test_who_was_asked_for_one_message_is_choked_when_the_parent_was_only_late() -> None:
-    """Its copy says that the parent is there; nobody waits for the next message to say so."""
-    rig = Rig(latency=LATENCY)
-    peer, (parent, other) = settled(rig, 2)
-    message = foreign(2)
-    said(rig, other, TrunkPart(have=(name_of(message),)), peer)
-    rig.run(LONGEST_WAIT + 2 * LATENCY)
-    assert parts(rig, other)[-1] == TrunkPart(want=(key_of(name_of(message)),), unchoke=(TAG,))
-    rig.send(other, peer, Rpc(publish=(message,)))
-    rig.run(2 * LATENCY)
-    assert chokes(rig, other) == 0
-    rig.send(parent, peer, Rpc(publish=(message,)))
-    rig.run(2 * LATENCY)
-    assert (chokes(rig, parent), chokes(rig, other)) == (0, 1)
-
-
-@pytest.mark.parametrize("far", [True, False])
-def test_who_is_far_from_everybody_takes_two_copies_while_messages_get_lost(far: bool) -> None:
-    """A lost message costs it a long round trip, a copy only bytes; in good times it takes one."""
-    rig = Rig(latency=LATENCY)
-    peer, puppets = settled(rig, 3)
-    parent, other, third = puppets
-    for puppet in puppets:
-        rig.router(peer).trunk.speakers[rig.id(puppet)].took(1.5 * FAR if far else 0.5 * FAR)
-    lost = foreign(2)
-    said(rig, other, TrunkPart(have=(name_of(lost),)), peer)
-    rig.run(LONGEST_WAIT + 2 * LATENCY)
-    rig.send(other, peer, Rpc(publish=(lost,)))
-    rig.run(0.5)
-    for number in range(3, 6):
-        for puppet in puppets:
-            rig.send(puppet, peer, Rpc(publish=(foreign(number),)))
-            rig.run(0.01)
-        rig.run(0.5)
-    assert chokes(rig, parent) == 0
-    assert (chokes(rig, other) == 0) == far
-    assert chokes(rig, third) > 0, "two are enough"
-    rig.run(LOSSY)
-    for puppet in (parent, other):
-        rig.send(puppet, peer, Rpc(publish=(foreign(9),)))
-        rig.run(0.01)
-    rig.run(0.5)
-    assert chokes(rig, other) > 0
 
 
 def test_who_is_outside_the_mesh_is_told_by_keys_and_may_ask() -> None:

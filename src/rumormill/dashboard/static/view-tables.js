@@ -101,13 +101,13 @@ class Lake {
     refill(this.queries, table([
       ["query", (row) => row.name], ["batch", (row) => seconds(row.batch_seconds), "r"],
       ["rows/s", (row) => count(row.rows_per_second), "r"],
-      ["offsets behind", (row) => el("span", { className: total(row.lag) ? "warn" : "good" }, behind(row))],
+      ["offsets behind", (row) => el("span", { className: total(row.lag) ? "warn" : "good" }, behind(row)), "words"],
       ["batches", (row) => count(row.batch === null ? 0 : row.batch + 1), "r"],
-      ["now", (row) => (row.running ? "in a batch" : `waits since ${wall(row.changed)}`)],
+      ["now", (row) => (row.running ? "in a batch" : `waits since ${wall(row.changed)}`), "words"],
     ], lake.queries ?? [], "No query has a checkpoint here."));
     refill(this.tables, table([
       ["table", (row) => row.name], ["rows", (row) => count(row.rows), "r"], ["size", (row) => bytes(row.bytes), "r"],
-      ["version", (row) => String(row.version ?? "–"), "r"], ["changed", (row) => wall(row.changed)],
+      ["version", (row) => String(row.version ?? "–"), "r"], ["changed", (row) => wall(row.changed), "words"],
     ], lake.tables ?? [], "No table yet."));
     refill(this.rejected, bars(Object.entries(lake.rejected ?? {}), count, 10, 4),
       lake.not_checked ? empty(`${count(lake.not_checked)} rows were not looked at.`) : null);

@@ -6,7 +6,6 @@ source whose tag another source has already.
 """
 
 from collections.abc import Container, Iterable
-from math import inf
 from typing import Final
 
 import msgspec
@@ -31,19 +30,14 @@ _WITNESSES: Final = 32
 """Other sources that are heeded for that, the last heard: our choice."""
 
 
-FRESH: Final = -1.0
-
-
 class Source(msgspec.Struct):
     """One author in one topic, as this peer sees it."""
 
     topic: Topic
     author: PeerId
     tag: bytes
-    eager: dict[PeerId, float]
-    """Whom we send its messages; all other peers that speak the extension are told of them. With
-    each until when it is only told, all the same: whoever has just asked to be sent messages may
-    say otherwise when the first has come. `FRESH` if none has gone yet."""
+    eager: dict[PeerId, None]
+    """Whom we send its messages; all other peers that speak the extension are told of them."""
     born: float
     heard: float
     parent: PeerId = b""
@@ -55,12 +49,6 @@ class Source(msgspec.Struct):
     lag: float = 0.0
     deviation: float = 0.0
     """How long the parent's message comes behind the first announcement of it, or before."""
-    tried: PeerId = b""
-    """Who was asked for a message while there was a parent, and may send the next one."""
-    missed: float = -inf
-    """When a message of it was last asked for."""
-    spare: PeerId = b""
-    """Who sends them besides the parent, if anybody is to."""
     elected: float = 0.0
     """When the parent was made one for its announcements."""
     rival: PeerId = b""
@@ -103,7 +91,7 @@ class Sources:
         return None if known is None else known.get(author)
 
     def add(
-        self, topic: Topic, author: PeerId, eager: dict[PeerId, float], now: float
+        self, topic: Topic, author: PeerId, eager: dict[PeerId, None], now: float
     ) -> Source | None:
         """Enter a source that is not known; None if its tag is taken."""
         tag = tag_of(topic, author)
@@ -120,7 +108,7 @@ class Sources:
 
     def first_eager(
         self, topic: Topic, links: dict[PeerId, None], sender: PeerId, now: float
-    ) -> dict[PeerId, float]:
+    ) -> dict[PeerId, None]:
         """Whom a new source's messages are sent: those who want most of what others publish.
 
         What comes from the same neighbour as its first message counts four times: it has come the
@@ -129,13 +117,13 @@ class Sources:
         known = list(self.by_topic.get(topic, {}).values())[-_WITNESSES:]
         old = [source for source in known if now - source.born >= YOUNG]
         if not old:
-            return dict.fromkeys(links, 0.0)
+            return dict(links)
         votes = {peer: 0 for peer in links if peer != sender}
         for source in old:
             for peer in source.eager:
                 if peer in votes:
                     votes[peer] += 4 if source.parent == sender else 1
-        return dict.fromkeys(sorted(votes, key=lambda peer: -votes[peer])[:FEW_FIRST], 0.0)
+        return dict.fromkeys(sorted(votes, key=lambda peer: -votes[peer])[:FEW_FIRST])
 
     def keys_of(self, messages: Iterable[Message]) -> list[bytes] | None:
         """What messages are called in gossip; None if one has no name."""

@@ -31,7 +31,7 @@ from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.trace import CHOKE_RACE, DuplicateMessage
 from rumormill.protocols.gossipsub import reasons
 from rumormill.protocols.gossipsub.peers import GOSSIPSUB_1_3, PeerTable
-from rumormill.protocols.gossipsub.sources import FRESH, YOUNG, Source, Sources
+from rumormill.protocols.gossipsub.sources import YOUNG, Source, Sources
 from rumormill.protocols.gossipsub.trunk_missing import Letters, Speaker, Wanting, tell
 from rumormill.protocols.gossipsub.trunk_outsiders import Outsiders
 from rumormill.protocols.gossipsub.trunk_parents import Parents
@@ -162,8 +162,6 @@ class Trunk:
             holders = () if missing is None else tuple(missing.announcers)
             self._recent[key] = _Arrival(message.id, source, now, holders)
             self.parents.elect(source, peer, missing, now, effects)
-            if missing is not None and missing.asked and now - source.born >= YOUNG:
-                source.missed = now
 
     def _source_of(self, message: Message, sender: PeerId, now: float) -> Source | None:
         topic, author = message.topic, message.author
@@ -185,9 +183,6 @@ class Trunk:
         key = key_of(source.name_of(message))
         self.wanting.kept(peer, key, now)
         if peer == source.parent:
-            if source.tried and source.tried != peer:  # the parent was late, not gone
-                self.parents.choke(source, source.tried, now, effects)
-            source.tried = b""
             return
         if peer not in self._links.get(message.topic, ()) and peer != message.author:
             return  # it was asked for, outside the mesh
@@ -195,8 +190,6 @@ class Trunk:
             source.parent = peer
             return
         self._second(source, key, peer, now)
-        if self.parents.is_spare(source, peer, now):
-            return
         told = source.choked.get(peer)
         if told is not None:
             effects[-1] = DuplicateMessage(message.id, peer, message.topic, CHOKE_RACE)
@@ -223,7 +216,7 @@ class Trunk:
         """Say who is sent a message, who is told of it, and its name; the rest has it already."""
         source = self.sources.get(message.topic, message.author)
         if source is None and message.author == self._own:
-            source = self.sources.add(message.topic, self._own, dict.fromkeys(peers, 0.0), now)
+            source = self.sources.add(message.topic, self._own, dict.fromkeys(peers), now)
         if source is None:
             return peers, (), b""
         name = source.name_of(message)
@@ -236,10 +229,9 @@ class Trunk:
         holders, speakers = arrival.holders, self.speakers
         for holder in holders:
             self._credit(holder, arrival, now)
+        eager: Container[PeerId] = source.eager
         if source.messages and now - source.born < YOUNG and message.author != self._own:
-            eager: Container[PeerId] = source.some()
-        else:
-            eager = self._willing(source, peers, now)
+            eager = source.some()
         sent = [peer for peer in peers if peer not in speakers or peer in eager]
         told = [peer for peer in peers if peer in speakers and peer not in eager]
         having = (*holders, received_from, message.author)
@@ -247,23 +239,6 @@ class Trunk:
         if holders:
             sent = [peer for peer in sent if peer not in holders]
         return sent, tuple(told), name
-
-    def _willing(self, source: Source, peers: Iterable[PeerId], now: float) -> Container[PeerId]:
-        """Who is sent a message of a source.
-
-        Who has opened the link and had one message over it is only told of what follows within a
-        round trip: of a burst, its choke could not come in time.
-        """
-        eager = source.eager
-        willing: dict[PeerId, None] = {}
-        for peer in peers:
-            until = eager.get(peer)
-            if until is None or until > now:
-                continue
-            willing[peer] = None
-            if until == FRESH:
-                eager[peer] = now + self.speakers[peer].round_trip if peer in self.speakers else 0.0
-        return willing
 
     def announce(self, peers: tuple[PeerId, ...], name: bytes, effects: Effects) -> None:
         """Tell peers of a message."""
@@ -316,11 +291,11 @@ class Trunk:
         for tag in part.unchoke:
             source = self.sources.by_tag.get(tag)
             if source is not None and peer in self._table.topics.get(source.topic, ()):
-                source.eager.setdefault(peer, FRESH)
+                source.eager[peer] = None
         for topic in part.opened:
             if peer in self._table.topics.get(topic, ()):
                 for source in self.sources.by_topic.get(topic, {}).values():
-                    source.eager.setdefault(peer, FRESH)
+                    source.eager[peer] = None
 
     def _wanted(self, peer: PeerId, keys: tuple[bytes, ...], effects: Effects) -> list[MessageId]:
         known = [arrival.id for arrival in map(self._find, keys) if arrival is not None]
@@ -373,7 +348,7 @@ class Trunk:
         """Show the way to our own messages: along the tree, or everywhere if there is none."""
         source = self.sources.get(topic, self._own)
         if source is None:
-            source = self.sources.add(topic, self._own, dict.fromkeys(peers, 0.0), now)
+            source = self.sources.add(topic, self._own, dict.fromkeys(peers), now)
         if source is not None:
             probe = Probe(topic, self._own, self.probes.next_number())
             self._pass_on(source, probe, peers, b"", now, effects)
@@ -408,7 +383,7 @@ class Trunk:
                 continue
             source = self.sources.get(topic, author)
             if source is None:
-                source = self.sources.add(topic, author, dict.fromkeys(links, 0.0), now)
+                source = self.sources.add(topic, author, dict.fromkeys(links), now)
             if source is None:
                 continue
             if not source.parent:

@@ -234,8 +234,6 @@ class Wanting:
                 return
             if source.parent and now - source.born < YOUNG:
                 return
-            if source.parent and source.parent != peer:
-                source.tried = peer
             source.parent = source.parent or peer
             source.choked.pop(peer, None)
         tags = letters.unchokes.setdefault(peer, [])

@@ -1,8 +1,7 @@
 """Who is to send us a source's messages: one parent, chosen by who was first (trunk).
 
 The rule: whoever brings a message before the parent takes its place, whoever announces messages
-well before it brings them may try, and whoever else sends copies is asked not to. There is a second
-sender only where messages get lost and asking for them would take long, whoever is asked.
+well before it brings them may try, and whoever else sends copies is asked not to.
 """
 
 from collections.abc import Container, Mapping
@@ -25,10 +24,6 @@ MARGIN: Final = 0.01
 """Seconds that an announcement must be ahead of the parent to count: our choice, some jitter."""
 WINS: Final = 2
 """Messages in a row that a rival must win to become the parent."""
-FAR: Final = 0.2
-"""Seconds of the shortest round trip from which on a peer is far from everybody: our choice."""
-LOSSY: Final = 10.0
-"""Seconds after a message had to be asked for in which others may get lost too: our choice."""
 
 
 class Parents:
@@ -104,21 +99,6 @@ class Parents:
         if first in links and source.shunned.get(first, 0.0) <= now:
             return first
         return b""
-
-    def is_spare(self, source: Source, peer: PeerId, now: float) -> bool:
-        """Whether a second sender is worth its copies: messages get lost, and everybody whom we
-        could ask is far away."""
-        links = self._links.get(source.topic, ())
-        if now - source.missed > LOSSY or peer not in links:
-            return False
-        known = [self._speakers[each].round_trip for each in links if each in self._speakers]
-        if min(known) <= FAR:
-            return False
-        spare = source.spare
-        if spare != peer and spare in links and spare not in (source.parent, *source.choked):
-            return False
-        source.spare = peer
-        return True
 
     def choke(self, source: Source, peer: PeerId, now: float, effects: Effects) -> None:
         """Ask a peer not to send, unless it has hardly heard that we did."""
