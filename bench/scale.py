@@ -25,9 +25,9 @@ from rumormill.trace.metrics import Metrics
 MAXIMUM_BYTES_PER_PEER = 110_000
 
 HEAD = (
-    "peers", "delivered", "formed after, s", "kB sent per peer until then", "messages / delivery",
-    "p50 ms", "p99 ms", "hops", "links: least, median, most", "CPU s", "CPU ms / peer", "peak MB",
-    "kB / peer",
+    "peers", "planned", "failed", "delivered", "formed after, s", "kB sent per peer until then",
+    "messages / delivery", "p50 ms", "p99 ms", "hops", "links: least, median, most", "CPU s",
+    "CPU ms / peer", "peak MB", "kB / peer",
 )  # fmt: skip
 
 
@@ -83,6 +83,8 @@ def row(run: dict[str, Any]) -> list[str]:
     links = run["links"]
     return [
         f"{run['peers']:,}",
+        f"{run['planned']}",
+        f"{run['failed_publications']}",
         f"{run['delivery_ratio']:.4%}",
         f"{run['formed_after']:.1f}",
         f"{run['formed_bytes_per_peer'] / 1e3:.1f}",

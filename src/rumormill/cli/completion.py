@@ -13,7 +13,7 @@ from rumormill.cli.shared_flags import PROTOCOLS
 
 KNOWN: Final = {
     "--protocol": " ".join(PROTOCOLS),
-    "--preset": "default ethereum few hardening open ordered",
+    "--preset": "default design ethereum few hardening open ordered",
     "--log-level": "debug info warning error",
     "--log-format": "text json",
     "--durability": "fsync os memory",

@@ -11,6 +11,7 @@ import os
 import platform
 import shlex
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
     from rumormill.spark.bronze import Source
     from rumormill.spark.lake import Lake
+
+_JAVA_ENDS_WITHIN = 60.0
+"""Seconds that Java has to clean up behind Spark; our choice."""
 
 
 def run_mill(options: argparse.Namespace) -> int:
@@ -257,7 +261,21 @@ def started_spark(
         finally:
             os.dup2(kept, 2)
             os.close(kept)
+    java = getattr(spark.sparkContext._gateway, "proc", None)
     try:
         yield spark
     finally:
         spark.stop()
+        if java is not None:
+            _await_end(java)
+
+
+def _await_end(java: subprocess.Popen[bytes]) -> None:
+    """Wait until Java is gone, which would outlive us for a moment: nothing is left behind."""
+    assert java.stdin is not None
+    java.stdin.close()  # by which it knows that nobody needs it any more
+    try:
+        java.wait(_JAVA_ENDS_WITHIN)
+    except subprocess.TimeoutExpired:
+        java.kill()
+        java.wait()

@@ -183,6 +183,11 @@ class Frame(msgspec.Struct, gc=False):
     membership: tuple[Membership, ...] = ()
     cached_meta: RpcMeta | None = None
 
+    @classmethod
+    def of_membership(cls, message: Membership) -> "Frame":
+        """A message of the membership as it travels."""
+        return cls(membership=(message,))
+
     @property
     def meta(self) -> RpcMeta:
         """What the trace says of this frame."""

@@ -6,8 +6,8 @@ wants what. It may then let a publication travel as little as it likes: to its n
 with letters to those who want it; or, where that costs more, everywhere, without any letter.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, Protocol
 
 from rumormill.core.ids import PeerId
 from rumormill.protocols.radius.config import RadiusConfig
@@ -19,18 +19,21 @@ LETTER_COST: Final = 8
 which takes four round trips and two signatures."""
 
 
+class Sized(Protocol):
+    """What knows about how many peers there are."""
+
+    @property
+    def size(self) -> float:
+        """So many."""
+
+
 class Radii:
     """The radii of one peer, now."""
 
     def __init__(
-        self,
-        config: RadiusConfig,
-        estimate: Callable[[], float],
-        neighbours: Mapping[PeerId, float],
+        self, config: RadiusConfig, overlay: Sized, neighbours: Mapping[PeerId, float]
     ) -> None:
-        self._config = config
-        self._estimate = estimate
-        self._neighbours = neighbours
+        self._config, self._overlay, self._neighbours = config, overlay, neighbours
         self.publisher_knows = config.serving == "few" and config.sub_hops is None
         """Whether a publisher knows everybody who has subscribed for a while."""
         self._by_hand = config.serving == "all" or config.pub_hops is not None
@@ -82,4 +85,4 @@ class Radii:
 
     @property
     def _size(self) -> float:
-        return self._config.network_size or self._estimate()
+        return self._config.network_size or self._overlay.size

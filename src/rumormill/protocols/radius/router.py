@@ -103,7 +103,18 @@ class Radius:
         self.id = identity.peer
         self.neighbours: dict[PeerId, float] = {}
         """Whom messages are passed on to, each with the time since when."""
-        self.radii = Radii(config, lambda: self.overlay.size, self.neighbours)
+        self.overlay: HyParView | Links = Links(self._on_up, self._on_down)
+        if config.overlay == "hyparview":
+            self.overlay = HyParView(
+                identity.peer,
+                randomness,
+                config.hyparview,
+                wrap=Frame.of_membership,
+                addresses=hooks.addresses,
+                on_up=self._on_up,
+                on_down=self._on_down,
+            )
+        self.radii = Radii(config, self.overlay, self.neighbours)
         self.subscriptions = Subscriptions(
             identity,
             randomness,
@@ -115,17 +126,6 @@ class Radius:
             addresses=hooks.addresses,
         )
         self.publish_only: dict[Topic, None] = {}
-        self.overlay: HyParView | Links = Links(self._on_up, self._on_down)
-        if config.overlay == "hyparview":
-            self.overlay = HyParView(
-                identity.peer,
-                randomness,
-                config.hyparview,
-                wrap=lambda message: Frame(membership=(message,)),
-                addresses=hooks.addresses,
-                on_up=self._on_up,
-                on_down=self._on_down,
-            )
         self._identity = identity
         self._config = config
         self._validator = hooks.validator
