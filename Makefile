@@ -10,7 +10,7 @@ UV ?= uv
 help:
 	@echo "make demo          run real nodes with every protocol, kill some, write report.html"
 	@echo "make compare       compare four protocols in the simulator"
-	@echo "make test-quick    run a part of the tests that touches every package, in a minute"
+	@echo "make test-quick    run a part of the tests that touches every package, in little more than a minute"
 	@echo "make test          run the tests"
 	@echo "make test-slow     run the tests that take minutes"
 	@echo "make test-pythons  run test-quick with other Pythons: PYTHONS= names or paths"
@@ -46,9 +46,9 @@ test-quick test test-slow test-pythons test-chaos: export PYTHONDONTWRITEBYTECOD
 test-quick: $(READY)
 	$(VENV)/bin/python -m pytest @tests/quick.args -n 2 --dist loadgroup -q
 
-# Three workers for two cores: a third of the time a test waits for sockets, disks and processes.
+# Four workers for two cores: two of them wait for Spark half of the time, all for sockets and disks.
 test: $(READY)
-	$(VENV)/bin/python -m pytest -m "not slow and not interop" -n 3 --dist loadgroup -q
+	$(VENV)/bin/python -m pytest -m "not slow and not interop" -n 4 --dist loadgroup -q
 
 test-slow: $(READY)
 	$(VENV)/bin/python -m pytest -m slow -n 2 --dist loadgroup
