@@ -66,8 +66,8 @@ FORKED: Final = (
     " its own, or start processes by `spawn`"
 )
 OTHER_LOOP: Final = (
-    "the node runs in another event loop: call it there (`asyncio.run_coroutine_threadsafe`), or use"
-    " a SyncNode, which any thread may call"
+    "the node runs in another event loop: call it there (`asyncio.run_coroutine_threadsafe`), or"
+    " use a SyncNode, which any thread may call"
 )
 
 

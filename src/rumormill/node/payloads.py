@@ -6,7 +6,8 @@ as it went in. What cannot be read as an envelope was none, and is handed out as
 """
 
 import time
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 import msgspec
@@ -39,7 +40,7 @@ def payload(
     )
 
 
-_NOT_SEVERAL: Final = (bytes, bytearray, memoryview, str, Message, Mapping, Set)
+_NOT_SEVERAL: Final = (bytes, bytearray, memoryview, str, Message, Mapping, AbstractSet)
 """One event, or several without an order or with something beside them."""
 
 
