@@ -114,8 +114,11 @@ def _rebuild(
     path = schema.database_path(home, epoch)
     fresh = Witness(store_id, epoch, config.heads_sync_commits, True, heads={})
     fresh.generation = 1 + max(state.generation, witness.generation if witness else 0)
-    schema.secure_database(path)
-    with contextlib.closing(schema.connect_writer(path, config)) as target, translated(str(home)):
+    with (
+        schema.unfinished(path),
+        contextlib.closing(_new_database(path, config)) as target,
+        translated(str(home)),
+    ):
         schema.create_schema(target, store_id)
         builder = _Builder(source, target, fresh.generation)
         for row, head in _pairs(state, witness):
@@ -137,6 +140,11 @@ def _rebuild(
         if finding.topic is None or finding.kind is FindingKind.FORKED
     ]
     return Report(tuple(findings), builder.events, builder.size)
+
+
+def _new_database(path: Path, config: StoreConfig) -> sqlite3.Connection:
+    schema.secure_database(path)
+    return schema.connect_writer(path, config)
 
 
 class _Builder:
