@@ -210,21 +210,34 @@ def test_several_nodes_are_one_picture(tmp_path: Path, monkeypatch: pytest.Monke
             assert sent["offset"] == 1
             with pytest.raises(NotHere):
                 await source.journey("00")
-            with pytest.raises(NotHere, match="no node's log has anything of that topic"):
-                await source.page(Page(topic="of nobody"))
             await leave_in_the_middle(source, receipt.id.hex())
             assert (await shown(source))["totals"]["published"] == 2
             await c.close()
             without = await shown(source)
             assert without["well"] == {"ok": False, "sentence": "c is away"}
             assert [mark["kind"] for mark in without["marks"]] == ["kill"]
-            with pytest.raises(LocalError, match="no daemon runs in") as away:
-                await source.page(Page(topic="of nobody"))  # or of the one who is away
-            assert not isinstance(away.value, NotHere)
             async with Node(folders["c"]) as back, back.serve(control=True):
                 returned = await shown(source)
                 assert [mark["kind"] for mark in returned["marks"]] == ["kill", "start"]
             await source.close()
+
+    run(story)
+
+
+def test_a_page_of_history_that_cannot_be_had_says_why(tmp_path: Path) -> None:
+    """Nobody has the topic; or somebody may have it, and does not answer."""
+
+    async def story() -> None:
+        async with Node(tmp_path / "a") as node, node.serve(control=True):
+            source = HomesSource({"a": HomeSource(tmp_path / "a")})
+            with pytest.raises(NotHere, match="no node's log has anything of that topic"):
+                await source.page(Page(topic="of nobody"))
+            await source.close()
+            both = HomesSource({name: HomeSource(tmp_path / name) for name in ("a", "away")})
+            with pytest.raises(LocalError, match="no daemon runs in") as away:
+                await both.page(Page(topic="of nobody"))
+            assert not isinstance(away.value, NotHere)
+            await both.close()
 
     run(story)
 
