@@ -82,3 +82,17 @@ YAMUX_FLOODS: dict[str, Callable[[], Iterator[bytes]]] = {
     "yamux window updates": lambda: itertools.repeat(yamux(1, 0, 1, 0) * 4000),
     "yamux empty data": lambda: itertools.repeat(yamux(0, 0, 1, 0) * 4000),
 }
+
+
+def websocket(opcode: int, data: bytes = b"", *, fin: bool = True) -> bytes:
+    """A frame of one who dials, whose mask changes nothing."""
+    return bytes((fin << 7 | opcode, 0x80 | len(data))) + bytes(4) + data
+
+
+WEBSOCKET_FLOODS = {
+    "WebSocket pings": websocket(9) * 40_000,
+    "long WebSocket pings": websocket(9, bytes(125)) * 2000,
+    "WebSocket pongs": websocket(10) * 40_000,
+    "WebSocket fragments": websocket(2, fin=False) + websocket(0, fin=False) * 40_000,
+    "WebSocket junk": b"\xff" * CHUNK,
+}
