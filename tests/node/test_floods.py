@@ -109,6 +109,23 @@ def test_a_flood_is_cut_off_and_kept_out_and_an_honest_pair_goes_on(flood: str) 
     run(story)
 
 
+@pytest.mark.parametrize("flood", FLOODS.TRUNK_FLOODS)
+def test_a_flood_of_our_extension_is_cut_off_where_it_is_spoken(flood: str) -> None:
+    """The test before has it where nobody has asked for it."""
+
+    async def story() -> None:
+        key, config = PrivateKey(secrets.token_bytes(32)), NodeConfig(close_timeout=0.2)
+        async with honest_pair(config, parameters={"trunk": True}) as pair:
+            await pair.alice.subscribe(FLOODS.TOPIC)
+            attacking = asyncio.ensure_future(attack(key, pair.alice, flood))
+            while not any(reason.startswith("cut-off-") for reason in pair.alice.refusals):
+                await pair.more(1)
+            attacking.cancel()
+            await asyncio.gather(attacking, return_exceptions=True)
+
+    run(story)
+
+
 STRANGER = bytes(PrivateKey(bytes(32)).peer_id)
 TALKS = {
     "identify": (IDENTIFY, b""),
