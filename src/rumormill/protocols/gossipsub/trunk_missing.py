@@ -56,6 +56,8 @@ class Speaker(msgspec.Struct, gc=False):
 
     haves: int = 0
     """Announcements since the last heartbeat."""
+    wishes: int = 0
+    """Sources that its wishes were about since then, and its calls."""
     round_trip: float = _FIRST_ROUND_TRIP
     measured: bool = False
     called: float = 0.0
