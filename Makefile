@@ -1,5 +1,5 @@
 # Everything that is typed in this repository. `make demo` and `make test` need nothing but make
-# and Python 3.11 or newer: they run `make setup` by themselves.
+# and Python 3.11, 3.12 or 3.13: they run `make setup` by themselves.
 
 VENV := .venv
 READY := $(VENV)/.ready
@@ -106,7 +106,7 @@ dist: $(READY)
 	$(VENV)/bin/hatchling build -d dist
 
 # What takes a quarter of an hour and more is run by hand: `bench/peers.py` without --quick compares
-# with js-libp2p and py-libp2p, `bench/published_numbers.py` makes every row of its page.
+# with go-, rust-, js- and py-libp2p, `bench/published_numbers.py` makes every row of its page.
 bench: $(READY)
 	$(VENV)/bin/python bench/codec.py
 	$(VENV)/bin/python bench/wire.py

@@ -1,10 +1,10 @@
 """Claim: a durable, signed rumormill message costs little more than the cryptography it needs.
 
 Measures rumormill in its default durable mode and in memory mode, the floor (see
-`contestants/floor_peer.py`), and go-, js- and py-libp2p where they are installed, interleaved in
-one run: separate processes, loopback, signed messages of 1 KiB. CPU time per delivery over all
-processes is the figure to trust; rates and latencies depend on what else the machine does. Bytes
-are those that arrive at TCP sockets, per delivery, for each byte of the payload.
+`contestants/floor_peer.py`), and go-, rust-, js- and py-libp2p where they can be had,
+interleaved in one run: separate processes, loopback, signed messages of 1 KiB. CPU time per
+delivery over all processes is the figure to trust; rates and latencies depend on what else the
+machine does. Bytes are those that arrive at TCP sockets, per delivery, for each byte of payload.
 
     1 -> 1    one publisher, one subscriber
     1 -> 20   one publisher, 20 subscribers in one process
@@ -24,9 +24,11 @@ moderate rate that every system but py-libp2p keeps, and at 100 messages a secon
 shared: there latencies are taken as well. In the mesh rumormill is measured with `trunk` on, too.
 
 `--quick` measures rumormill and the floor only, in two minutes. js and py are looked for where
-`RUMORMILL_INTEROP_CACHE` says, or where the interop tests install them; go is built there with the
-pins of those tests, if Go is installed. `--before` names a checkout of another version, which is
-measured in the same rounds.
+`RUMORMILL_INTEROP_CACHE` says, or where the interop tests install them; go and rust are built there
+with the pins of those tests, if Go and Cargo are installed. Who is left out is named, with the
+reason. `--before` names a checkout of another version, which is measured in the same rounds.
+
+Printed are two tables, as README.md and docs/comparison.md have them.
 """
 
 import argparse
@@ -51,9 +53,10 @@ TREE = Path(__file__).resolve().parent.parent
 HERE = TREE / "bench" / "contestants"
 sys.path.insert(0, str(HERE))
 
-from go_program import go_program  # noqa: E402 (beside the contestants)
+from compiled import MissingError, go_program, rust_program  # noqa: E402 (beside the contestants)
 from sockets import received_bytes  # noqa: E402
 from stage import SIZE  # noqa: E402
+from table import COMMON_PACE, SLOW_PACE, comparisons, tables  # noqa: E402
 
 ANSWER_WITHIN = 120.0
 MESH = 20
@@ -70,33 +73,14 @@ CACHE_VARIABLE = "RUMORMILL_INTEROP_CACHE"
 
 FOREIGN_PACE = {
     "go-libp2p": {"1 -> 1": 2000.0, "1 -> 20": 300.0, "mesh": 150.0},
+    "rust-libp2p": {"1 -> 1": 2000.0, "1 -> 20": 300.0, "mesh": 150.0},
     "js-libp2p": {"1 -> 1": 400.0, "1 -> 20": 300.0, "mesh": 15.0},
     "py-libp2p": {"1 -> 1": 100.0, "1 -> 20": 80.0, "mesh": 3.0},
 }
 """These drop messages instead of making a publisher wait. So they are measured at the highest rate
 at which nothing is lost; the search begins here."""
 
-COMMON_PACE = 1000.0
-SLOW_PACE = 100.0
-"""Messages a second, 1 -> 1, for the comparisons at one rate."""
-
 BURSTS = {"1 -> 1": 5000, "1 -> 20": 500, "mesh": 400, "formed": 400}
-
-TARGETS = [
-    ("rumormill", "floor", "1 -> 1", 2.0),
-    ("rumormill, memory", "floor", "1 -> 1", 2.0),
-    ("rumormill", "py-libp2p", "1 -> 1", 1 / 8),
-    ("rumormill", "js-libp2p", "1 -> 1", 1 / 2),
-    ("rumormill", "py-libp2p", "mesh", 1 / 15),
-    ("rumormill", "js-libp2p", "mesh", 1 / 4),
-    ("rumormill", "go-libp2p", "1 -> 1", 1.0),
-    ("rumormill", "go-libp2p", "1 -> 20", 1.0),
-    ("rumormill", "go-libp2p", "mesh", 1.5),
-    ("rumormill, trunk", "go-libp2p", "mesh", 1.0),
-]
-"""Whose CPU per delivery may be at most so many times whose, and where."""
-SLOW_TARGETS = {"slow": 1.2, "p50": 1.5}
-"""How many times go's may be what a message costs at the slow pace, and how long it takes."""
 
 
 class Process:
@@ -302,17 +286,14 @@ def measure(system: System, setting: str, scratch: Path, options: argparse.Names
         if pace is None:
             burst = BURSTS[setting] // (2 if options.quick else 1)
             stage.run(burst // 20, 0)
-            found = stage.run(burst, 0)
-            system.note(setting, **found)
+            found = best = stage.run(burst, 0)
             if setting == "1 -> 1" and not options.quick:
                 best = loss_free(stage, found["rate"])
-                system.note(setting, best=best["rate"])
         else:
             for _ in range(system.warm_ups):
                 stage.run(max(20, int(pace * 2)), pace)
-            best = loss_free(stage, pace)
-            found = {name: value for name, value in best.items() if name != "rate"}
-            system.note(setting, best=best["rate"], **found)
+            found = best = loss_free(stage, pace)
+        system.note(setting, best=best["rate"], **found)
         if setting == "1 -> 1" and not options.quick and best["rate"] >= COMMON_PACE:
             paced = stage.run(int(COMMON_PACE * 2), COMMON_PACE)
             if not paced["lost"]:
@@ -377,24 +358,48 @@ def versions(tree: Path, before: str = "") -> list[System]:
     return found
 
 
-def foreign_systems() -> list[System]:
-    """The other implementations that are installed here."""
+def foreign_systems(wanted: list[str] | None) -> Iterator[System]:
+    """The other implementations that can be had here; who cannot is named, with the reason."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     cache = Path(os.environ.get(CACHE_VARIABLE) or Path(base) / "rumormill" / "interop")
-    systems = []
-    if (program := go_program(cache)) is not None:
-        systems.append(foreign("go-libp2p", [str(program)], warm_ups=1))
-    for folder in sorted(mark.parent for mark in cache.glob("js-*/ready"))[-1:]:
-        script = folder / f"bench-{os.getpid()}.mjs"  # packages are looked for beside the script
-        shutil.copy(HERE / "js_peer.mjs", script)
-        atexit.register(script.unlink)
-        node = str(folder / "node_modules" / ".bin" / "node")
-        systems.append(foreign("js-libp2p", [node, str(script)], warm_ups=3))
-    for folder in sorted(mark.parent for mark in cache.glob("py-*/ready"))[-1:]:
-        python = str(folder / "venv" / "bin" / "python")
-        script = HERE / "py_libp2p_peer.py"
-        systems.append(foreign("py-libp2p", [python, str(script)], warm_ups=1))
-    return systems
+    for name, program_in in FOREIGN.items():
+        if wanted is None or name in wanted:
+            try:
+                program = program_in(cache)
+            except MissingError as error:
+                print(f"{name} is left out: {error}", file=sys.stderr)
+            else:
+                yield foreign(name, program, warm_ups=3 if name == "js-libp2p" else 1)
+
+
+def javascript(cache: Path) -> list[str]:
+    folder = installed(cache, "js")
+    script = folder / f"bench-{os.getpid()}.mjs"  # packages are looked for beside the script
+    shutil.copy(HERE / "js_peer.mjs", script)
+    atexit.register(script.unlink)
+    return [str(folder / "node_modules" / ".bin" / "node"), str(script)]
+
+
+def python(cache: Path) -> list[str]:
+    folder = installed(cache, "py")
+    return [str(folder / "venv" / "bin" / "python"), str(HERE / "py_libp2p_peer.py")]
+
+
+def installed(cache: Path, kind: str) -> Path:
+    """What the interop tests installed last of an implementation."""
+    marks = sorted(cache.glob(f"{kind}-*/ready"), key=lambda mark: mark.stat().st_mtime)
+    if not marks:
+        raise MissingError(f"`make test-interop` has not installed it in {cache}")
+    return marks[-1].parent
+
+
+FOREIGN: dict[str, Callable[[Path], list[str]]] = {
+    "go-libp2p": lambda cache: [str(go_program(cache))],
+    "rust-libp2p": lambda cache: [str(rust_program(cache))],
+    "js-libp2p": javascript,
+    "py-libp2p": python,
+}
+"""The program of each, looked for or built in the cache of the interop tests."""
 
 
 def foreign(name: str, program: list[str], *, warm_ups: int) -> System:
@@ -412,7 +417,7 @@ def main() -> None:
     if options.before:
         systems += versions(options.before.resolve(), "before: ")
     if not options.quick:
-        systems += foreign_systems()
+        systems += foreign_systems(options.systems)
     if options.systems:
         systems = [system for system in systems if system.name in options.systems]
     with tempfile.TemporaryDirectory(prefix="rumormill-bench-") as scratch:
@@ -424,7 +429,7 @@ def main() -> None:
                             measure(system, setting, Path(scratch), options)
                         except (RuntimeError, TimeoutError) as error:  # who died has no figure
                             print(f"{system.name}, {setting}: {error}", file=sys.stderr)
-    report(systems, options)
+    print("\n".join(["", *tables(systems), "", *comparisons(systems)]))
 
 
 def parse() -> argparse.Namespace:
@@ -438,61 +443,6 @@ def parse() -> argparse.Namespace:
     options.rounds = options.rounds or (1 if options.quick else 3)
     options.settings = options.settings or list(SETTINGS)
     return options
-
-
-def report(systems: list[System], options: argparse.Namespace) -> None:
-    """Print what was measured, then the ratios."""
-    for setting in options.settings:
-        print(f"\n{setting}")
-        for system in systems:
-            if setting in system.results:
-                print(f"  {system.name:26}", *describe(system, setting), sep="  ")
-    print()
-    by_name = {system.name: system for system in systems}
-    for ours, other, setting, target in TARGETS:
-        ratio = ratio_of(by_name, ours, other, setting, "cpu")
-        if ratio is not None:
-            verdict = "holds" if ratio <= target else "missed"
-            print(f"{setting:8} {ours} = {ratio:.3f} x {other}   (at most {target:.3f}: {verdict})")
-            if (paced := ratio_of(by_name, ours, other, setting, "paced")) is not None:
-                print(f"         at {COMMON_PACE:.0f} msg/s: {paced:.3f} x {other}")
-    for name, most in SLOW_TARGETS.items():
-        for ours in ("rumormill", "rumormill, memory"):
-            ratio = ratio_of(by_name, ours, "go-libp2p", "1 -> 1", name)
-            if ratio is not None:
-                what = f"{ours}, {name} at {SLOW_PACE:.0f} msg/s"
-                print(f"1 -> 1   {what} = {ratio:.3f} x go-libp2p   (at most {most:.3f})")
-
-
-def ratio_of(
-    by_name: dict[str, System], ours: str, other: str, setting: str, figure: str
-) -> float | None:
-    """How many times the other's figure ours is; None if one of them was not measured."""
-    if ours not in by_name or other not in by_name:
-        return None
-    mine, theirs = (by_name[name].value(setting, figure) for name in (ours, other))
-    return None if mine is None or not theirs else mine / theirs
-
-
-def describe(system: System, setting: str) -> Iterator[str]:
-    formats = {
-        "cpu": "{:7.0f} µs CPU/delivery",
-        "paced": "{:7.0f} µs at " + f"{COMMON_PACE:.0f} msg/s",
-        "slow": "{:7.0f} µs at " + f"{SLOW_PACE:.0f} msg/s",
-        "bytes": "{:.2f} bytes/byte",
-        "rate": "{:7.0f} msg/s in a burst",
-        "best": "{:7.0f} msg/s loss-free",
-        "p50": "p50 {:.2f} ms",
-        "p99": "p99 {:.2f} ms",
-        "rss": "{:.1f} MiB/node",
-        "start": "{:.2f} s CPU to start",
-        "lost": "{:.0f} lost",
-        "repeated": "{:.0f} repeated",
-    }
-    for name, form in formats.items():
-        value = system.value(setting, name)
-        if value is not None:
-            yield form.format(value)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gzip
 import re
+import socket
 from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
@@ -405,10 +406,18 @@ def test_a_page_of_history_is_asked_for_by_offset_time_and_text() -> None:
                 Page(topic="a/b ü\0", since=1.5),
                 Page(topic="a/b ü\0", limit=2),
             ]
-            for query in ("from=x", "limit=x", "since=x", "from=1e400"):
-                assert (await viewer.get(f"{path}?{query}")).status == 400
+            whole = "must be a whole number, of at most 15 digits"
+            for query, why in {
+                "from=x": f"from {whole}",
+                "from=1e400": f"from {whole}",
+                "from=9999999999999999": f"from {whole}",
+                "limit=1.5": f"limit {whole}",
+                "since=nan": "since must be seconds since 1970, of at most 15 digits",
+            }.items():
+                reply = await viewer.get(f"{path}?{query}")
+                assert (reply.status, reply.json) == (400, {"error": why})
             assert (await viewer.get("/topics/%ff/events")).status == 400
-            assert refused == {"bad-request": 5}
+            assert refused == {"bad-request": 6}
 
     run(story)
 
@@ -485,10 +494,14 @@ def test_who_does_not_read_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(http, "STALLED", 0.2)
 
     async def story() -> None:
-        large = Still(links={"rows": [["x" * 1000] * 1000] * 8, "left_out": 0})
+        large = Still(links={"rows": [["x" * 1000] * 1000], "left_out": 0})
         async with served(large) as (viewer, source, refused):
             await viewer.enter()
-            reader, writer = await asyncio.open_connection(viewer.host, viewer.port, limit=1024)
+            small = socket.socket()  # so that the kernel keeps little of what nobody reads
+            small.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            small.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)
+            small.connect((viewer.host, viewer.port))
+            reader, writer = await asyncio.open_connection(sock=small, limit=1024)
             writer.write(viewer.request("/stream?views=overlay"))
             await until(lambda: refused["cut-off"], "the viewer that does not read is let go")
             assert len(source.asked) == 1

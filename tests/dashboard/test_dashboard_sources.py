@@ -224,6 +224,24 @@ def test_several_nodes_are_one_picture(tmp_path: Path, monkeypatch: pytest.Monke
     run(story)
 
 
+def test_a_page_of_history_that_cannot_be_had_says_why(tmp_path: Path) -> None:
+    """Nobody has the topic; or somebody may have it, and does not answer."""
+
+    async def story() -> None:
+        async with Node(tmp_path / "a") as node, node.serve(control=True):
+            source = HomesSource({"a": HomeSource(tmp_path / "a")})
+            with pytest.raises(NotHere, match="no node's log has anything of that topic"):
+                await source.page(Page(topic="of nobody"))
+            await source.close()
+            both = HomesSource({name: HomeSource(tmp_path / name) for name in ("a", "away")})
+            with pytest.raises(LocalError, match="no daemon runs in") as away:
+                await both.page(Page(topic="of nobody"))
+            assert not isinstance(away.value, NotHere)
+            await both.close()
+
+    run(story)
+
+
 def test_heads_of_a_topic_are_those_of_its_log(tmp_path: Path) -> None:
     """Of Pulsarcast, whose events name the one before; several nodes agree, or do not."""
 

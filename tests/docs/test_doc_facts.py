@@ -77,6 +77,12 @@ def test_the_front_page_and_the_glossary_are_short() -> None:
     assert len(page("glossary.md").splitlines()) <= 40
 
 
+def test_no_rule_of_the_site_asks_what_a_whole_page_has() -> None:
+    """It is asked again for each of the reference's 240 copy buttons: a quarter of a minute."""
+    rules = (ROOT / "docs" / "theme" / "site.css").read_text()
+    assert re.findall(r"(?:body|html|:root|\.md-c\w+|\.md-main\w*)[^\s{,]*:has\(", rules) == []
+
+
 def test_operations_names_every_metric_and_no_other() -> None:
     """An operator finds each on the page, and finds nothing that does not exist."""
     text = page("operations.md")

@@ -16,7 +16,7 @@ back, Spark reads along and mills the traces. Prints a comparison, writes a repo
 --nodes N = 10       how many nodes, one process each
 --events N = 240     how many comments are published
 --seed N = 1         decides links and kills
---no-spark           no stream, no report; from traces
+--no-spark           no stream and no report; figures come from the traces
 -o, --output FILE.html = report.html
 --keep               keep homes, traces and the lake, and say where
 --open               open the dashboard, whose address is printed, in a browser

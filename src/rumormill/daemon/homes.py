@@ -233,10 +233,15 @@ class HomesSource:
 
     async def page(self, page: Page) -> dict[str, Any]:
         """Rows of the first log that has the topic."""
+        failed: RumormillError = NotHere("no node's log has anything of that topic")
         for member in self._members:
-            with contextlib.suppress(RumormillError):
+            try:
                 return await member.source.page(page)
-        raise NotHere("no node's log has anything of that topic")
+            except NotHere:
+                continue
+            except RumormillError as error:  # it may have it, and has not answered
+                failed = error
+        raise failed
 
     async def journey(self, event: str) -> dict[str, Any]:
         """What all of them saw of an event, in the order of time."""

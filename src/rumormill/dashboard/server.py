@@ -7,8 +7,9 @@ a request asks for is read from the end of its path. Nothing can be changed unle
 import contextlib
 import functools
 import html
+import re
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import unquote
@@ -45,6 +46,8 @@ MAX_ROWS: Final = 200
 """Of a page of history."""
 _MOST_TEXT: Final = 1024
 """Of a topic's name or a filter in an address."""
+_NUMBER: Final = re.compile(r"-?[0-9]{1,15}(\.[0-9]{0,15})?", re.ASCII)
+"""In an address: small enough for every log and door, and no less exact than it is written."""
 _PLAIN: Final = wanted_sections(["latency"])
 """What the page has without JavaScript."""
 _OK: Final = HTTPStatus.OK
@@ -131,9 +134,7 @@ class Dashboard:
             case [*_, "stream"]:
                 return self._stream(request)
             case ["topics", topic, "events"]:
-                with _read():
-                    page = _page(topic, request.query)
-                return json_answer(await self._source.page(page))
+                return json_answer(await self._source.page(_page(topic, request.query)))
             case [*_, "events", event]:
                 return json_answer(await self._source.journey(event[:_MOST_TEXT]))
         raise NotHere("there is no such page")
@@ -213,16 +214,26 @@ class Said(msgspec.Struct, frozen=True):
     data: str
 
 
-def _page(topic: str, query: Any) -> Page:
-    limit = max(1, min(MAX_ROWS, int(query.get("limit", MAX_ROWS))))
-    start, since = query.get("from"), query.get("since")
+def _page(topic: str, query: Mapping[str, str]) -> Page:
+    limit, start, since = (_number(query, name) for name in ("limit", "from", "since"))
     return Page(
         topic=topic[:_MOST_TEXT],
         start=None if start is None else int(start),
-        since=None if since is None else float(since),
-        limit=limit,
+        since=since,
+        limit=MAX_ROWS if limit is None else max(1, min(MAX_ROWS, int(limit))),
         filter=query.get("filter", "")[:_MOST_TEXT],
     )
+
+
+def _number(query: Mapping[str, str], name: str) -> float | None:
+    """A number that is asked for; None where none is."""
+    text = query.get(name)
+    if text is None:
+        return None
+    if _NUMBER.fullmatch(text) is None or (name != "since" and "." in text):
+        kind = "seconds since 1970" if name == "since" else "a whole number"
+        raise Unclear(f"{name} must be {kind}, of at most 15 digits")
+    return float(text)
 
 
 def bounded(look: Look) -> Look:

@@ -197,7 +197,7 @@ def from_sqlite(error: sqlite3.Error, where: str) -> StoreError:
     code = _primary_code(error)
     if code == sqlite3.SQLITE_FULL:
         return DiskFullError(f"no room left for the store {where}: free some space and try again")
-    if code == sqlite3.SQLITE_CANTOPEN and not _descriptors_left():
+    if lacks_descriptors(error):
         return _no_descriptors(where)
     if code in _READ_ONLY_CODES:
         return StoreReadOnlyError(f"the store {where} cannot be opened for writing: {error}")
@@ -208,6 +208,11 @@ def from_sqlite(error: sqlite3.Error, where: str) -> StoreError:
     return StoreFailedError(
         f"the store {where} failed and must be reopened (`rumormill repair`, or a restart): {error}"
     )
+
+
+def lacks_descriptors(error: sqlite3.Error) -> bool:
+    """Whether something could not be opened for want of a descriptor; ask before others close."""
+    return _primary_code(error) == sqlite3.SQLITE_CANTOPEN and not _descriptors_left()
 
 
 def has_no_room(error: sqlite3.Error, home: Path) -> bool:

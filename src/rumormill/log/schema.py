@@ -8,6 +8,7 @@ The rule of this file: whatever SQLite can be told about safety is told here, on
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 import sqlite3
@@ -218,32 +219,56 @@ class _Connection(sqlite3.Connection):
             raise errors.RecordDamagedError("the database's schema is damaged") from None
 
 
+@contextlib.contextmanager
+def _connecting(where: str, *, uri: bool = False) -> Iterator[sqlite3.Connection]:
+    """A connection with what all of them have; closed at once if it cannot be set up.
+
+    Otherwise it would be held, with its descriptors, as long as the exception is. Where they are
+    what is short, that is said before they are given back, since nothing shows it afterwards.
+    """
+    db = sqlite3.connect(
+        where,
+        uri=uri,
+        isolation_level=None,
+        check_same_thread=False,
+        timeout=5.0,
+        factory=_Connection,
+    )
+    try:
+        db.execute("PRAGMA trusted_schema = OFF")
+        db.execute("PRAGMA cell_size_check = ON")
+        db.execute("PRAGMA fullfsync = ON")  # on macOS, plain fsync does not reach the disk
+        db.execute("PRAGMA temp_store = MEMORY")  # a commit needs no further file, nor descriptor
+        yield db
+    except BaseException as error:
+        is_short = isinstance(error, sqlite3.Error) and errors.lacks_descriptors(error)
+        db.close()
+        if is_short:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), where) from error
+        raise
+
+
 def connect_writer(path: Path | None, config: StoreConfig) -> sqlite3.Connection:
     """The one connection that writes; without a path, a database in memory."""
-    where = ":memory:" if path is None else str(path)
-    db = sqlite3.connect(
-        where, isolation_level=None, check_same_thread=False, timeout=5.0, factory=_Connection
-    )
-    _harden(db)
-    db.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
-    db.execute("PRAGMA auto_vacuum = INCREMENTAL")
-    if path is not None:
-        (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
-        if mode != "wal":  # SQLite says no more than this of a write or a flush that failed
-            db.close()
-            raise errors.StoreFailedError(
-                f"the store {path.parent} cannot have a write-ahead log: its disk fails, or its "
-                "file system cannot share memory"
-            )
-        level = "FULL" if config.durability is Durability.FSYNC else "NORMAL"
-        db.execute(f"PRAGMA synchronous = {level}")
-        # The writer folds the log itself, so that it can note what the file has reached.
-        db.execute("PRAGMA wal_autocheckpoint = 0")
-        db.execute("PRAGMA journal_size_limit = 67108864")
-    db.execute("PRAGMA secure_delete = OFF")
-    db.execute("PRAGMA cache_size = -16384")
-    limit_pages(db, config, in_memory=path is None)
-    return db
+    with _connecting(":memory:" if path is None else str(path)) as db:
+        db.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
+        db.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        if path is not None:
+            (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
+            if mode != "wal":  # SQLite says no more than this of a write or a flush that failed
+                raise errors.StoreFailedError(
+                    f"the store {path.parent} cannot have a write-ahead log: its disk fails, or "
+                    "its file system cannot share memory"
+                )
+            level = "FULL" if config.durability is Durability.FSYNC else "NORMAL"
+            db.execute(f"PRAGMA synchronous = {level}")
+            # The writer folds the log itself, so that it can note what the file has reached.
+            db.execute("PRAGMA wal_autocheckpoint = 0")
+            db.execute("PRAGMA journal_size_limit = 67108864")
+        db.execute("PRAGMA secure_delete = OFF")
+        db.execute("PRAGMA cache_size = -16384")
+        limit_pages(db, config, in_memory=path is None)
+        return db
 
 
 def limit_pages(
@@ -259,23 +284,8 @@ def limit_pages(
 
 def connect_reader(path: Path) -> sqlite3.Connection:
     """A connection that only reads, with SQLite's own snapshots."""
-    db = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode=ro",
-        uri=True,
-        isolation_level=None,
-        check_same_thread=False,
-        timeout=5.0,
-        factory=_Connection,
-    )
-    _harden(db)
-    return db
-
-
-def _harden(db: sqlite3.Connection) -> None:
-    db.execute("PRAGMA trusted_schema = OFF")
-    db.execute("PRAGMA cell_size_check = ON")
-    db.execute("PRAGMA fullfsync = ON")  # on macOS, plain fsync does not reach the disk
-    db.execute("PRAGMA temp_store = MEMORY")  # a commit needs no further file, nor descriptor
+    with _connecting(f"{path.absolute().as_uri()}?mode=ro", uri=True) as db:
+        return db
 
 
 def create_schema(db: sqlite3.Connection, store_id: bytes) -> None:
