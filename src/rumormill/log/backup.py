@@ -131,7 +131,7 @@ def _copy_store(
     for leftover in (target, *(target.with_name(target.name + end) for end in ("-wal", "-shm"))):
         leftover.unlink(missing_ok=True)
     empty: list[Finding] = []
-    with schema.unfinished(target):
+    with files.unfinished(target):
         with contextlib.closing(schema.connect_reader(source)) as db:
             db.execute("VACUUM INTO ?", (str(target),))
         files.make_private(target)

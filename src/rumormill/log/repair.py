@@ -18,7 +18,7 @@ from rumormill.log import schema
 from rumormill.log.check import HEADS_NAME, State, examine, find_witness, losses_of
 from rumormill.log.errors import Finding, FindingKind, NotAStoreError, is_damage, translated
 from rumormill.log.event_log import DEFAULT_CONFIG, EventLog
-from rumormill.log.files import sync_directory
+from rumormill.log.files import sync_directory, unfinished
 from rumormill.log.heads import Head, HeadsFile, Witness
 from rumormill.log.index_check import check_index
 from rumormill.log.index_rows import get_record, get_refusals, likely_window
@@ -115,7 +115,7 @@ def _rebuild(
     fresh = Witness(store_id, epoch, config.heads_sync_commits, True, heads={})
     fresh.generation = 1 + max(state.generation, witness.generation if witness else 0)
     with (
-        schema.unfinished(path),
+        unfinished(path),
         contextlib.closing(_new_database(path, config)) as target,
         translated(str(home)),
     ):

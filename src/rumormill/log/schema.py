@@ -188,18 +188,6 @@ def database_path(home: Path, epoch: int) -> Path:
     return home / f"events-{epoch}.db"
 
 
-@contextlib.contextmanager
-def unfinished(path: Path) -> Iterator[None]:
-    """While an epoch's database is being made; who is interrupted leaves nothing of it."""
-    try:
-        yield
-    except BaseException:
-        for each in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
-            with contextlib.suppress(OSError):
-                each.unlink(missing_ok=True)
-        raise
-
-
 def latest_epoch(home: Path) -> int:
     """The highest epoch that has a database file; 0 if none has."""
     numbers = (path.stem.removeprefix("events-") for path in home.glob("events-*.db"))
