@@ -1,5 +1,6 @@
 """`rumormill dashboard`, `top`, and `sim --dashboard`: what is printed, served and refused."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -101,6 +102,29 @@ def test_top_tells_once_what_the_page_shows(node: Path) -> None:
     assert "news" in screen
     assert "deliveries/s" in screen
     assert "\x1b" not in screen
+
+
+def test_top_fits_into_a_terminal_of_eighty_columns(node: Path) -> None:
+    """Of a long name as much as there is room for; every figure and every heading is whole."""
+    name = "weather/europe/germany/brandenburg/berlin"
+    assert rumormill("pub", name, "x" * 5000, "--home", node).returncode == 0
+    ours, theirs = pty.openpty()
+    command = (*RUMORMILL, "top", "--once", "--home", str(node))
+    narrow = environment() | {"COLUMNS": "80"}
+    with subprocess.Popen(command, stdout=theirs, env=narrow) as top:
+        os.close(theirs)
+        seen = b""
+        with contextlib.suppress(OSError):  # when nobody has the other end any more
+            while piece := os.read(ours, 65536):
+                seen += piece
+    os.close(ours)
+    assert top.returncode == 0
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", seen.decode()).splitlines()
+    (heads,) = [" ".join(line.split()) for line in lines if line.startswith("topic")]
+    assert heads == "topic a second delivered copies peers mesh next size"
+    (row,) = [line for line in lines if line.startswith("weather/europe")]
+    assert re.fullmatch(r"weather/europe\S*…( +\S+){6} +5\.\d kB", row)
+    assert all(len(line) <= 80 for line in lines)
 
 
 def test_top_ends_with_q(node: Path) -> None:
