@@ -70,6 +70,15 @@ def test_a_running_node_has_a_page_until_ctrl_c(node: Path) -> None:
     assert rumormill("pub", "news", "again", "--home", node).returncode == 0
 
 
+def test_who_lets_others_in_without_tls_is_told_so(node: Path) -> None:
+    """On the loopback nobody is told anything."""
+    for host, told in (("127.0.0.1", False), ("0.0.0.0", True)):
+        with Terminal("dashboard", "--listen", f"{host}:0", "--home", node) as shown:
+            shown.prints()
+            shown.stop()
+        assert any("without TLS" in line for line in shown.errors) == told
+
+
 def test_a_dashboard_elsewhere_is_shown_by_its_address(node: Path, tmp_path: Path) -> None:
     """Beside a home, under the name of the file that has it; the token is on no page."""
     here = ("--listen", "127.0.0.1:0", "--home", node)
