@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 
 from rumormill.protocols.pubsub.codec import encode_rpc, signing_payload
-from rumormill.protocols.pubsub.messages import Control, IHave, Message, Rpc, SubOpts
+from rumormill.protocols.pubsub.messages import Control, IHave, Message, Prune, Rpc, SubOpts
+from rumormill.protocols.pubsub.trunk_part import CALL, Probe, TrunkPart
 from rumormill.protocols.registry import protocol
 from rumormill.wire.frames import frame
 from rumormill.wire.keys import PrivateKey
@@ -45,6 +46,35 @@ def junk_of(name: str) -> bytes:
     return b"".join(frame(spec.encode(each)) for each in made)
 
 
+def trunk(*parts: TrunkPart) -> bytes:
+    """RPCs of our extension, behind the word that the sender speaks it."""
+    said = (Rpc(control=Control(trunk=part)) for part in parts)
+    return rpcs(Rpc(control=Control(offers_trunk=True)), *said)
+
+
+def names(count: int, size: int) -> tuple[bytes, ...]:
+    return tuple(secrets.token_bytes(size) for _ in range(count))
+
+
+TRUNK_FLOODS: dict[str, Callable[[PrivateKey], bytes]] = {
+    "trunk have": lambda _: trunk(*(TrunkPart(have=names(200, 8)) for _ in range(40))),
+    "trunk want": lambda _: trunk(*(TrunkPart(want=names(200, 4)) for _ in range(80))),
+    "trunk choke": lambda _: trunk(
+        *(TrunkPart(choke=(tags := names(100, 4)), unchoke=tags) for _ in range(80))
+    ),
+    "trunk probes": lambda _: trunk(
+        *(
+            TrunkPart(probes=(Probe(TOPIC, secrets.token_bytes(38), number),))
+            for number in range(1000)
+        )
+    ),
+    "trunk echoes": lambda _: trunk(*(TrunkPart(echo=CALL) for _ in range(3000))),
+    "trunk gossip": lambda _: trunk(*(TrunkPart(gossip=names(200, 4)) for _ in range(80))),
+    "trunk topics": lambda _: trunk(*(TrunkPart(opened=(TOPIC,)) for _ in range(3000))),
+    "extensions again": lambda _: rpcs(Rpc(control=Control(offers_trunk=True))) * 3000,
+}
+"""What our extension of GossipSub 1.3 says."""
+
 PUBSUB_FLOODS: dict[str, Callable[[PrivateKey], bytes]] = {
     "empty RPCs": lambda _: b"\0" * CHUNK,
     "undecodable RPCs": lambda _: frame(b"\xff" * 20) * 2000,
@@ -62,6 +92,10 @@ PUBSUB_FLOODS: dict[str, Callable[[PrivateKey], bytes]] = {
     "IDONTWANT": lambda _: rpcs(*(Rpc(control=Control(idontwant=ids(20))) for _ in range(100))),
     "forged messages": lambda _: rpcs(*(Rpc(publish=(forged(n),)) for n in range(300))),
     "one message again": lambda key: rpcs(Rpc(publish=(signed(key, 0),))) * 300,
+    "PRUNE": lambda _: rpcs(
+        *(Rpc(control=Control(prune=(Prune(TOPIC, (), 2**40),))) for _ in range(2000))
+    ),
+    **TRUNK_FLOODS,
 }
 JUNK_FLOODS = {f"{name} junk": name for name in ("floodsub", "pulsarcast", "radius", "skipring")}
 
@@ -81,4 +115,18 @@ YAMUX_FLOODS: dict[str, Callable[[], Iterator[bytes]]] = {
     "yamux pings": lambda: itertools.repeat(yamux(2, 1, 0, 7) * 4000),
     "yamux window updates": lambda: itertools.repeat(yamux(1, 0, 1, 0) * 4000),
     "yamux empty data": lambda: itertools.repeat(yamux(0, 0, 1, 0) * 4000),
+}
+
+
+def websocket(opcode: int, data: bytes = b"", *, fin: bool = True) -> bytes:
+    """A frame of one who dials, whose mask changes nothing."""
+    return bytes((fin << 7 | opcode, 0x80 | len(data))) + bytes(4) + data
+
+
+WEBSOCKET_FLOODS = {
+    "WebSocket pings": websocket(9) * 40_000,
+    "long WebSocket pings": websocket(9, bytes(125)) * 2000,
+    "WebSocket pongs": websocket(10) * 40_000,
+    "WebSocket fragments": websocket(2, fin=False) + websocket(0, fin=False) * 40_000,
+    "WebSocket junk": b"\xff" * CHUNK,
 }

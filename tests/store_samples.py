@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rumormill.core.event import Event
 from rumormill.log import EventLog
+from rumormill.log.rows import OFFSET_BITS
 
 
 def make_event(number: int, topic: str = "news", **changes: object) -> Event:
@@ -36,8 +37,10 @@ def read_all(log: EventLog, topic: str = "news") -> list[Event]:
     return [event for chunk in log.chunks(topic, limit=64) for event in chunk]
 
 
-def damage(home: Path, offset: int) -> None:
-    """Overwrite what an event of the only topic says, in a store that nobody has open."""
-    with contextlib.closing(sqlite3.connect(home / "events-1.db")) as db, db:
-        query = "SELECT key FROM events ORDER BY key LIMIT 1 OFFSET ?"
-        db.execute(f"UPDATE events SET data = x'00' WHERE key = ({query})", (offset,))
+def damage(home: Path, offset: int, epoch: int = 1, topic: str | None = None) -> None:
+    """Overwrite what an event says, of a topic or of the only one, behind its writer's back."""
+    with contextlib.closing(sqlite3.connect(home / f"events-{epoch}.db")) as db, db:
+        number = "SELECT topic_id FROM topics WHERE name = ?1 OR ?1 IS NULL ORDER BY 1 LIMIT 1"
+        query = f"SELECT key FROM events WHERE key >> {OFFSET_BITS} = ({number})"
+        query += " ORDER BY key LIMIT 1 OFFSET ?2"
+        db.execute(f"UPDATE events SET data = x'00' WHERE key = ({query})", (topic, offset))

@@ -164,6 +164,7 @@ def fuzz(target: Target, inputs: int, seed: int, corpus: Path | None) -> str:
 
 def _in_a_process(task: tuple[str, int, int, Path | None]) -> str:
     name, inputs, seed, corpus = task
+    fuzz_targets.derive_once()
     return fuzz(fuzz_targets.TARGETS[name], inputs, seed, corpus)
 
 

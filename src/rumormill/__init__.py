@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rumormill.core.inputs import Verdict
     from rumormill.daemon.control_messages import TopicLine
     from rumormill.daemon.doors import Doors
-    from rumormill.log.model import Durability, StoreConfig
+    from rumormill.log.model import Durability, Retention, StoreConfig
     from rumormill.node.client import Client, connect
     from rumormill.node.client_subscription import ClientSubscription
     from rumormill.node.cloudevents import from_cloudevent, to_cloudevent
@@ -42,6 +42,7 @@ __all__ = [
     "PeerView",
     "Receipt",
     "Request",
+    "Retention",
     "RumormillError",
     "StoreConfig",
     "Subscription",
@@ -78,6 +79,7 @@ _HOMES = {
     "PeerView": "rumormill.core.api",
     "Receipt": "rumormill.core.api",
     "Request": "rumormill.node.requesting",
+    "Retention": "rumormill.log.model",
     "RumormillError": "rumormill.core.errors",
     "StoreConfig": "rumormill.log.model",
     "Subscription": "rumormill.node.subscription",
@@ -107,5 +109,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """All names, also those that nobody has asked for yet."""
-    return sorted({*globals(), *__all__})
+    """What is public, also what nobody has asked for yet."""
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -27,6 +27,8 @@ from rumormill.node.node import Node
 class Watched(NodeService):
     """A service that counts what is taken from it, and may be held."""
 
+    server: ControlServer
+
     def __init__(self, node: Node) -> None:
         super().__init__(node, "gossipsub")
         self.node = node
@@ -60,6 +62,7 @@ async def daemon(home: Path, **options: float) -> AsyncIterator[tuple[Watched, P
         server = ControlServer(
             service, socket_path(home), lambda reason: service.refused.update([reason]), **options
         )
+        service.server = server
         await server.start()
         try:
             yield service, socket_path(home)
@@ -319,6 +322,61 @@ def test_one_client_too_many_is_told_so_and_what_to_do(tmp_path: Path) -> None:
                     with contextlib.suppress(messages.ControlError):
                         await stack.enter_async_context(client_of(path))
                         break
+
+    run(story)
+
+
+def test_clients_that_do_not_read_make_room_for_others(tmp_path: Path) -> None:
+    """They have all places, each with a full buffer; who reads, or is sent nothing, stays."""
+
+    async def story() -> None:
+        async with daemon(tmp_path, max_clients=3, stalled=0.0) as (service, path):
+            await service.node.publish_many("bulk", [bytes(100_000)] * 200)
+            async with client_of(path) as client, contextlib.AsyncExitStack() as stack:
+                for _ in range(2):
+                    _, writer = await stack.enter_async_context(raw(path))
+                    writer.write(messages.encode(messages.Subscribe("bulk", offset=0)))
+
+                def stuck() -> int:
+                    clients = service.server._clients.values()
+                    return sum(each.stalled_since is not None for each in clients)
+
+                await until(lambda: stuck() == 2, "neither takes more")
+                for count in range(1, 3):
+                    newcomer = await stack.enter_async_context(client_of(path))
+                    assert await newcomer.peers() == []
+                    assert service.refused == {"made-room": count}
+                with pytest.raises(messages.ControlError, match="serves 3 commands already"):
+                    await ControlClient.connect(path)
+                assert await client.peers() == []
+                assert service.handed_out < 200
+
+    run(story)
+
+
+def test_a_flood_of_requests_is_answered_one_a_turn(tmp_path: Path) -> None:
+    """All of them at once in the socket: another client is answered among them, and no callback
+    holds the loop for long, which is watched behind every test."""
+
+    async def story() -> None:
+        async with daemon(tmp_path) as (service, path), client_of(path) as client:
+            async with raw(path) as (reader, writer):
+                writer.write(messages.encode(messages.Hello()) * 5000)
+                answers = 0
+
+                async def read() -> None:
+                    nonlocal answers
+                    while answers < 5000:
+                        assert not isinstance(await messages.read_answer(reader), messages.Refused)
+                        answers += 1
+                        await asyncio.sleep(0)
+
+                reading = asyncio.ensure_future(read())
+                await until(lambda: answers > 10, "it is being answered")
+                assert await client.peers() == []
+                assert answers < 5000
+                await reading
+            assert not service.refused
 
     run(story)
 

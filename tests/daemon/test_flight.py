@@ -1,8 +1,10 @@
 """The Flight door: whoever has the token reads verified ranges, and publishes each row once."""
 
+import contextlib
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +15,7 @@ from rumormill.core.api import Message
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event, Note
 from rumormill.daemon import flight_messages as messages
+from rumormill.daemon import flight_server as server_module
 from rumormill.daemon import flight_service as service_module
 from rumormill.daemon.endpoint import Endpoint
 from rumormill.daemon.flight_client import DoorClient
@@ -25,7 +28,7 @@ from rumormill.log import (
     OffsetGoneError,
     Retention,
 )
-from rumormill.log.arrow import COLUMNS, event_schema
+from rumormill.log.arrow import COLUMNS, event_schema, read_batches
 from rumormill.log.notes import note_keys
 from rumormill.node.payloads import payload
 from store_samples import fill, make_event
@@ -199,6 +202,58 @@ def test_a_slow_client_costs_one_batch_not_the_range(log: EventLog, server, monk
         taken = next(stream).num_rows
         assert taken + sum(read) < 90, "most of the range is not even read yet"
         assert taken + sum(batch.num_rows for batch in stream) == 100
+
+
+@contextlib.contextmanager
+def idle_streams(log: EventLog, port: int, count: int) -> Iterator[list[Iterator[pa.RecordBatch]]]:
+    """So many clients that have taken the first of many batches, and leave the rest lying."""
+    for at in range(0, 150, 10):
+        log.append([make_event(n, data=os.urandom(200_000)) for n in range(at, at + 10)]).result()
+    with contextlib.ExitStack() as stack:
+        clients = [
+            stack.enter_context(DoorClient(f"127.0.0.1:{port}", TOKEN)) for _ in range(count)
+        ]
+        streams = [each.batches("news", 0, 150, COLUMN) for each in clients]
+        for each in streams:
+            next(each)
+        yield streams
+
+
+def test_clients_that_stop_reading_make_room_for_others(log: EventLog, monkeypatch) -> None:
+    """The one that has been idle for longest is told so when it wants to go on."""
+    monkeypatch.setattr(server_module, "MAX_STREAMS", 2)
+    monkeypatch.setattr(service_module, "read_batches", partial(read_batches, batch_bytes=10**6))
+    counted: list[str] = []
+    service = FlightService(log, count=counted.append)
+    opened = open_server(service, ANYWHERE, TOKEN, stalled=0.0)
+    with idle_streams(log, opened.port, 2) as streams:
+        with DoorClient(f"127.0.0.1:{opened.port}", TOKEN) as third:
+            while "made-room" not in counted:  # buffers that are not full yet are no idleness
+                with contextlib.suppress(LocalError):
+                    assert offsets(third.batches("news", 0, 3, COLUMN)) == [0, 1, 2]
+        ends: list[int | str] = []
+        for each in streams:
+            try:
+                ends.append(offsets(each)[-1])
+            except LocalError as error:
+                ends.append(str(error))
+        assert 149 in ends
+        assert any("was idle for long" in str(end) for end in ends)
+        assert counted.count("made-room") == 1
+    opened.shutdown()
+
+
+def test_a_client_that_stops_reading_does_not_keep_the_door_from_closing(
+    log: EventLog, monkeypatch
+) -> None:
+    monkeypatch.setattr(service_module, "read_batches", partial(read_batches, batch_bytes=10**6))
+    counted: list[str] = []
+    opened = open_server(FlightService(log, count=counted.append), ANYWHERE, TOKEN)
+    with idle_streams(log, opened.port, 1) as (stream,):
+        opened.close(0.0)
+        assert counted == ["cut-off"]
+        with pytest.raises(LocalError):
+            list(stream)
 
 
 def test_rows_are_published_in_order(log: EventLog, client: DoorClient) -> None:

@@ -143,3 +143,28 @@ def test_a_crowd_of_tiny_frames_is_cut_off() -> None:
         listener.receive(empty * 1000, float(second))
     with pytest.raises(PeerError, match=websocket.TINY_FRAMES):
         listener.receive(empty * 40_000, 10.0)
+
+
+@pytest.mark.parametrize("opcode", [Opcode.PING, Opcode.PONG])
+def test_pings_and_pongs_bring_nothing_however_long_they_are(opcode: Opcode) -> None:
+    _, listener = opened()
+    with pytest.raises(PeerError, match=websocket.TINY_FRAMES):
+        listener.receive(frame(opcode, bytes(125)) * 5000, 0.0)
+
+
+def test_a_crowd_of_frames_is_refused_before_all_of_it_is_parsed() -> None:
+    """Not many more pings are answered than are allowed."""
+    _, listener = opened()
+    with pytest.raises(PeerError, match=websocket.TINY_FRAMES):
+        listener.receive(frame(Opcode.PING, b"") * 40_000, 0.0)
+    answers = len(listener.data_to_send()) // len(Frame(Opcode.PONG, b"").serialize(mask=False))
+    assert 4000 <= answers < 5000
+
+
+def test_a_stranger_has_frames_for_a_handshake_and_no_more() -> None:
+    _, listener = opened()
+    tiny = frame(Opcode.BINARY, b"")
+    listener.receive(tiny * websocket.MAX_EARLY, 0.0, known=False)
+    listener.receive(tiny * 1000, 0.0, known=True)
+    with pytest.raises(PeerError, match=websocket.TINY_FRAMES):
+        listener.receive(tiny, 0.0, known=False)

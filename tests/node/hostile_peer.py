@@ -13,6 +13,7 @@ from typing import Self
 from rumormill.core.errors import LocalError, PeerError
 from rumormill.libp2p.multistream import Initiator, Listener, Outcome
 from rumormill.libp2p.noise import NOISE, NoiseHandshake, NoiseSession
+from rumormill.libp2p.websocket import WebSocketSession
 from rumormill.libp2p.yamux import YAMUX, YamuxSession
 from rumormill.libp2p.yamux_types import DataReceived, GoneAway, StreamOpened
 from rumormill.node.node import Node
@@ -217,3 +218,33 @@ class HostilePeer:
         self.heard.setdefault(stream_id, bytearray()).extend(rest)
         if self.gives_window:
             self.session.consumed(stream_id, len(data))
+
+
+class WebSocketPeer(HostilePeer):
+    """The same over WebSocket: what it says is framed, and so may be what nobody asked for."""
+
+    async def call(self, node: Node) -> Self:
+        """Open a WebSocket to the first address of the node, and say nothing in it."""
+        await super().call(node)
+        self._frames = WebSocketSession("127.0.0.1:80")
+        self._socket, self._reader = self._reader, self  # type: ignore[assignment]
+        self.raw(b"")
+        while not self._frames.opened:
+            self._frames.receive(await self._socket.readuntil(b"\r\n\r\n"), 0.0)
+        return self
+
+    async def read(self, most: int) -> bytes:
+        """What the node says, as a stream's reader has it."""
+        while data := await self._socket.read(most):
+            if said := self._frames.receive(data, asyncio.get_running_loop().time()):
+                return said
+        return b""
+
+    def raw(self, data: bytes) -> None:
+        """Put bytes in a frame on the socket."""
+        self._frames.send(data)
+        self._writer.write(self._frames.data_to_send())
+
+    def bare(self, data: bytes) -> None:
+        """Put bytes on the socket as they are."""
+        self._writer.write(data)

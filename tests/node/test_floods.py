@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hostile_peer import MESHSUB, HostilePeer
+from hostile_peer import MESHSUB, HostilePeer, WebSocketPeer, yamux_frame
 
 from live_nodes import HonestPair, honest_pair, run, take, until
 from rumormill import Node
@@ -109,6 +109,23 @@ def test_a_flood_is_cut_off_and_kept_out_and_an_honest_pair_goes_on(flood: str) 
     run(story)
 
 
+@pytest.mark.parametrize("flood", FLOODS.TRUNK_FLOODS)
+def test_a_flood_of_our_extension_is_cut_off_where_it_is_spoken(flood: str) -> None:
+    """The test before has it where nobody has asked for it."""
+
+    async def story() -> None:
+        key, config = PrivateKey(secrets.token_bytes(32)), NodeConfig(close_timeout=0.2)
+        async with honest_pair(config, parameters={"trunk": True}) as pair:
+            await pair.alice.subscribe(FLOODS.TOPIC)
+            attacking = asyncio.ensure_future(attack(key, pair.alice, flood))
+            while not any(reason.startswith("cut-off-") for reason in pair.alice.refusals):
+                await pair.more(1)
+            attacking.cancel()
+            await asyncio.gather(attacking, return_exceptions=True)
+
+    run(story)
+
+
 STRANGER = bytes(PrivateKey(bytes(32)).peer_id)
 TALKS = {
     "identify": (IDENTIFY, b""),
@@ -160,6 +177,80 @@ def test_a_flood_of_short_talks_is_cut_off_and_an_honest_pair_goes_on(flood: str
                 await talking
             await pair.more()
             await pair.stop()
+
+    run(story)
+
+
+WEBSOCKET_REASONS = {"tiny-websocket-frames", "bad-websocket-frame"}
+
+
+async def pour_bare(mallory: WebSocketPeer, chunk: bytes) -> None:
+    while not mallory.closed and not mallory._socket.at_eof():
+        mallory.bare(chunk)
+        await mallory.drain()
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["peer", "stranger"])
+@pytest.mark.parametrize("flood", FLOODS.WEBSOCKET_FLOODS)
+def test_a_flood_of_websocket_frames_is_cut_off_and_an_honest_pair_goes_on(
+    flood: str, known: bool
+) -> None:
+    """A crowd of frames is refused before all of it is parsed; a peer that comes back is kept out,
+    a stranger may send no more than a handshake takes."""
+
+    async def story() -> None:
+        config = NodeConfig(close_timeout=0.2)
+        listen = "/ip4/127.0.0.1/tcp/0/ws"
+        async with Node(None, listen=listen, config=config) as alice, Node(None) as bob:
+            pair, key = HonestPair(alice, bob), PrivateKey(secrets.token_bytes(32))
+            peer = bytes(key.peer_id)
+            await pair.start()
+
+            def refusals() -> int:
+                if known:
+                    return alice.refusals.get("banned", 0)
+                return sum(alice.refusals.get(reason, 0) for reason in WEBSOCKET_REASONS)
+
+            while refusals() < 3:
+                mallory = WebSocketPeer(key)
+                with contextlib.suppress(ConnectionError, AssertionError):
+                    await mallory.call(alice)
+                    if known:
+                        await mallory.shake_hands()
+                        await until(
+                            lambda one=mallory: one.closed or peer in alice._swarm.connections,
+                            "it is let in, or kept out",
+                        )
+                    await pour_bare(mallory, FLOODS.WEBSOCKET_FLOODS[flood])
+                await mallory.hang_up()
+                await pair.more(1)
+            cut_off = {reason for reason in alice.refusals if reason.startswith("cut-off-")}
+            assert {each.removeprefix("cut-off-") for each in cut_off} <= WEBSOCKET_REASONS
+            assert bool(cut_off) == known
+            await pair.more()
+            await pair.stop()
+
+    run(story)
+
+
+def test_who_breaks_the_rules_of_a_connection_again_and_again_is_kept_out() -> None:
+    """Each such connection ends by itself; five of them are one too many."""
+
+    async def story() -> None:
+        key = PrivateKey(secrets.token_bytes(32))
+        async with honest_pair(NodeConfig(close_timeout=0.2)) as pair:
+            for _ in range(5):
+                async with HostilePeer(key) as mallory:
+                    await mallory.connect(pair.alice)
+                    mallory.frames(yamux_frame(99, 0, 1, 0))
+                    await until(lambda one=mallory: one.closed, "the node hangs up")
+            assert [each for each in pair.alice.refusals if each.startswith("cut-off-")]
+            async with HostilePeer(key) as mallory:
+                with contextlib.suppress(ConnectionError, AssertionError):
+                    await mallory.connect(pair.alice)
+                await until(lambda: pair.alice.refusals.get("banned", 0), "it is kept out")
+            await pair.more()
 
     run(story)
 

@@ -1,5 +1,6 @@
 """What a caller does wrong is said in one sentence that tells what to pass."""
 
+import asyncio
 import contextlib
 import inspect
 import math
@@ -46,6 +47,18 @@ CALLS: dict[str, tuple[Callable[[Any], Awaitable[Any]], str]] = {
     "text for many": (lambda node: node.publish_many("t", "abc"), "items: give a list of events"),
     "none of many": (lambda node: node.publish_many("t", None), "items: give a list of events"),
     "one of many": (lambda node: node.publish_many("t", [b"x", 5]), "data: give bytes or text"),
+    "a dict for many": (
+        lambda node: node.publish_many("t", {"a": b"x"}),
+        "items: give a list of events, not dict",
+    ),
+    "fewer copies than none": (
+        lambda node: node.publish("t", b"x", copies=-1),
+        "copies: give a whole number from 0 on, not -1",
+    ),
+    "a time that is over": (
+        lambda node: node.publish("t", b"x", copies=1, timeout=-1),
+        "timeout: give a number from 0 on, not -1",
+    ),
     "no ticket": (lambda node: node.connect(None), "a ticket is text such as /ip4/127.0.0.1/tcp"),
     "no topic to follow": (lambda node: node.subscribe(None), "topic: give text, not None"),
     "no topic to read": (lambda node: node.history(None), "topic: give text, not None"),
@@ -197,6 +210,28 @@ def test_a_validator_is_a_function() -> None:
 def test_what_a_node_knows_when_it_runs_is_not_known_before(name: str) -> None:
     with pytest.raises(LocalError, match="the node is not running; use"):
         getattr(Node(None), name)
+
+
+def test_a_call_from_another_event_loop_is_refused() -> None:
+    """Nothing is published; by way of the node's own loop, another thread may call."""
+
+    async def main() -> None:
+        async with Node(None) as node:
+            loop = asyncio.get_running_loop()
+            await node.publish("t", b"here")
+
+            def publish() -> None:
+                asyncio.run(node.publish("t", b"there"))
+
+            def publish_here() -> None:
+                asyncio.run_coroutine_threadsafe(node.publish("t", b"from there"), loop).result()
+
+            with pytest.raises(LocalError, match="runs in another event loop: call it there"):
+                await asyncio.to_thread(publish)
+            await asyncio.to_thread(publish_here)
+            assert [event.data for event in await node.history("t")] == [b"here", b"from there"]
+
+    run(main)
 
 
 def in_a_fork(attempt: Callable[[], object]) -> str:

@@ -1,12 +1,16 @@
 """A running node whose log is repaired, restored or added to: it goes on, and everybody hears."""
 
 import asyncio
+import contextlib
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pulsarcast_nodes import QUICK, all_know_all
 
 from live_nodes import pair, run, take, until
 from rumormill import LocalError, Node, SyncNode, connect
+from rumormill.cli.shared_flags import PROTOCOLS
 from rumormill.log import (
     BackupRefusedError,
     DamagedRangeError,
@@ -142,18 +146,159 @@ def test_imported_events_are_given_to_who_reads_the_log(tmp_path: Path) -> None:
     run(story)
 
 
-def test_nodes_that_know_histories_beside_the_log_are_closed_for_a_restore(
-    home: Path, tmp_path: Path
+class Network:
+    """Nodes of one protocol that follow one topic."""
+
+    def __init__(self, protocol: str, stack: contextlib.AsyncExitStack) -> None:
+        self.topic = "news"
+        self._ring = protocol == "skipring"
+        self._wish: dict[str, Any] = {"protocol": protocol, "parameters": HURRIED.get(protocol)}
+        self._stack = stack
+        self._nodes: list[Node] = []
+
+    async def enter(self, home: Path | None) -> Node:
+        """Add a node that knows nobody yet, unless the protocol has servers."""
+        if self._ring and "supervisors" not in self._wish:
+            server = Node(None, supervises=True, listen=LOOPBACK, **self._wish)
+            above = await self._stack.enter_async_context(server)
+            self._wish["supervisors"] = above.tickets[:1]
+        return await self._stack.enter_async_context(Node(home, **self._wish))
+
+    async def join(self, node: Node) -> None:
+        """Connect a node with the first, and have it follow the topic."""
+        if self._nodes and not self._ring:
+            await node.connect(self._nodes[0].tickets[0])
+        self._nodes.append(node)
+        if self._wish["protocol"] == "pulsarcast":
+            await all_know_all(self._nodes)
+            if len(self._nodes) == 1:
+                made = await node.create_topic("news", allowed_publishers="anyone")
+                self.topic = made.name
+        await node.subscribe(self.topic)
+        if len(self._nodes) > 1:
+            for each in self._nodes:
+                await each.wait_until_ready(self.topic)
+
+    async def level(self, count: int) -> None:
+        """Wait until all have the same so many events, each once; what is young is compared at
+        somebody's wish only, where sync does it."""
+        for node in self._nodes:
+            await node.sync(self.topic)
+
+        def is_level() -> bool:
+            sets = [sorted(stored(node, self.topic).values()) for node in self._nodes]
+            return all(each == sets[0] for each in sets) and len(sets[0]) == count
+
+        await until(is_level, f"all have the same {count} events")
+
+
+HURRIED: dict[str, dict[str, Any]] = {"pulsarcast": QUICK, "skipring": {"interval": 0.1}}
+LOOPBACK = "/ip4/127.0.0.1/tcp/0"
+
+
+def stored(node: Node, topic: str) -> dict[int, bytes]:
+    """What a node's log has, by offset."""
+    found: dict[int, bytes] = {}
+    extent = node.log.topic(topic)
+    offset = 0
+    while extent is not None and offset < extent.next_offset:
+        try:
+            events = node.log.read(topic, offset)
+        except DamagedRangeError as damaged:
+            offset = damaged.end
+            continue
+        found |= {event.offset: event.data for event in events}
+        offset = 1 + events[-1].offset if events else extent.next_offset
+    return found
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_whatever_the_protocol_a_running_node_is_restored_and_repaired(
+    protocol: str, tmp_path: Path
 ) -> None:
+    """What the log had beyond the backup, and what a repair gave up, comes again from peers, at new
+    offsets; publishing goes on, and no offset is used twice."""
+    home, copy = tmp_path / "alice", tmp_path / "copy"
+
     async def story() -> None:
-        async with Node(home, protocol="pulsarcast") as node:
-            await node.backup(tmp_path / "copy")
-            for wish in (node.restore(tmp_path / "copy"), node.import_events("x.parquet")):
-                with pytest.raises(LocalError, match=r"close it, .*, start it again"):
-                    await wish
-            assert (await node.repair()).ok
+        async with contextlib.AsyncExitStack() as stack:
+            network = Network(protocol, stack)
+            alice, bob = await network.enter(home), await network.enter(None)
+            await network.join(alice)
+            await network.join(bob)
+            topic = network.topic
+            offsets: dict[int, bytes] = {}
+
+            async def level(count: int) -> None:
+                await network.level(count)
+                now = stored(alice, topic)
+                assert [at for at in now if offsets.get(at, now[at]) != now[at]] == []
+                offsets.update(now)
+
+            await alice.publish_many(topic, TEN[:5])
+            await bob.publish_many(topic, TEN[5:])
+            await level(10)
+            await alice.backup(copy)
+            await bob.publish_many(topic, [b"later %d" % number for number in range(4)])
+            await alice.publish(topic, b"later still")
+            await level(15)
+
+            report = await alice.restore(copy, replace=True)
+            assert [(each.start, each.end) for each in report.findings] == [(10, 15)]
+            await alice.publish(topic, b"after the restore")
+            await level(16)
+            assert sorted(stored(alice, topic)) == [*range(10), *range(15, 21)]
+
+            damage(home, 3, epoch=2, topic=topic)
+            report = await alice.repair()
+            assert [(each.start, each.end) for each in report.findings] == [(3, 4)]
+            await bob.publish(topic, b"after the repair")
+            await level(17)
+            assert sorted(stored(alice, topic)) == [*range(3), *range(4, 10), *range(15, 23)]
+            assert alice.log.verify().ok
+
+    run(story)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_whatever_the_protocol_a_new_node_takes_a_backup_and_goes_on(
+    protocol: str, tmp_path: Path
+) -> None:
+    """One that runs without a history takes it from a copy, another from an exported file: nothing
+    of it is fetched again when they meet, and what follows comes behind it."""
+    copy, file = tmp_path / "copy", tmp_path / "news.parquet"
+
+    async def story() -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            network = Network(protocol, stack)
+            alice = await network.enter(tmp_path / "alice")
+            await network.join(alice)
+            topic = network.topic
+            await alice.publish_many(topic, TEN)
+            await alice.backup(copy)
+            await asyncio.to_thread(export_parquet, alice.log, file)
+            (copy / "identity.key").unlink()  # others take it
+            bob, carol = [await network.enter(tmp_path / name) for name in ("bob", "carol")]
+            assert (await bob.restore(copy)).ok
+            assert await carol.import_events(file) == 10 + (protocol == "pulsarcast")
+            await network.join(bob)
+            await network.join(carol)
+            await carol.publish(topic, b"on")
+            await network.level(11)
+            for node in (alice, bob, carol):
+                assert stored(node, topic) == dict(enumerate([*TEN, b"on"]))
+
+    run(story)
+
+
+def test_what_is_in_memory_alone_cannot_be_mended(tmp_path: Path) -> None:
+    async def story() -> None:
         async with Node(None) as node:
-            for wish in (node.repair(), node.restore(tmp_path / "copy")):
+            for wish in (
+                node.repair(),
+                node.restore(tmp_path / "copy"),
+                node.import_events("x.parquet"),
+            ):
                 with pytest.raises(LocalError, match="keeps nothing on a disk"):
                     await wish
 

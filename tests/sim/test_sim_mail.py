@@ -310,6 +310,33 @@ def test_a_silent_peer_costs_the_asker_its_patience() -> None:
     assert net.trace(SendRPC, 1) == []
 
 
+@pytest.mark.parametrize("patience", [[0.3, 0.3, 0.3], [0.9, 0.6, 0.3], [0.3, 0.9, 0.6]])
+def test_every_question_has_a_patience_of_its_own(patience: list[float]) -> None:
+    """Whichever was asked first; those that end together end in the order in which they began."""
+    net = Net(2)
+    for number, timeout in enumerate(patience):
+        ask(net, number, timeout)
+    net.run(2.0)
+    peer = net.host(1).id
+    expected = [(each, AskFailed(peer, number, NO_ANSWER)) for number, each in enumerate(patience)]
+    assert told(net, 0) == sorted(expected, key=lambda failure: failure[0])
+    assert len(net.network.engine) == 0
+
+
+def test_what_was_answered_does_not_wait_for_the_end_of_its_time() -> None:
+    """Nothing of the questions is kept; one look at the time is left, however many there were."""
+    net = Net(2)
+    for number in range(1, 6):
+        prepare(net, Answer(number, Note("here")))
+        ask(net, number, timeout=60.0)
+        net.run(1.0)
+    assert len(net.inputs(0, Answered)) == 5
+    assert len(net.network.engine) == 1
+    net.run(61.0)
+    assert len(net.network.engine) == 0
+    assert net.inputs(0, AskFailed) == []
+
+
 def test_a_declined_question_costs_the_asker_no_more_than_the_way_back() -> None:
     """The asker is told when the news reaches it; a second word of the target is nobody's."""
     net = Net(2)

@@ -8,7 +8,7 @@ from rumormill.sim.simulation import Simulation
 from rumormill.trace.metrics import Metrics
 
 PEERS = 40
-MOST_BYTES = 80_000
+MOST_BYTES = 65_000
 """Of one peer in such a network, while all its links are young and it has more than it keeps."""
 
 

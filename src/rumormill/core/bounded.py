@@ -1,4 +1,4 @@
-"""Tables with a bound, in which the newest entries stand last and the oldest makes room."""
+"""Tables that hold no more room than they need, and those with a bound, whose oldest makes room."""
 
 from typing import TypeVar
 
@@ -15,3 +15,11 @@ def remember(table: dict[KeyT, ValueT], key: KeyT, value: ValueT, most: int) -> 
         del table[oldest]
     table[key] = value
     return oldest
+
+
+def take_out(table: dict[KeyT, ValueT], key: KeyT) -> ValueT | None:
+    """Remove an entry, if it is there; a table that has none left gives back its room for more."""
+    value = table.pop(key, None)
+    if not table:
+        table.clear()
+    return value

@@ -114,6 +114,15 @@ class Loaded(Input, frozen=True):
     """What a `HistoryQuery` or a `Computation` has worked out; None where that was not possible."""
 
 
+class LogChanged(Input, frozen=True):
+    """The log has other events than we appended: it was repaired, restored or added to.
+
+    What a machine remembers of stored events it loads again, in pieces as at its start; what is
+    gone it lacks, and gets from others. Reads that were asked for before may be of the log as it
+    was. A protocol that leaves histories to sync (`ProtocolSpec.recovers`) is not told.
+    """
+
+
 class Recovered(Input, frozen=True, gc=False):
     """A peer gave us a stored event that we asked it for.
 

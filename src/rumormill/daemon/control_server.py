@@ -1,10 +1,13 @@
 """The control socket: lets commands of the same user use a running node.
 
 A Unix socket in the node's home that only its owner can open. Requests of one client are served
-one after the other, so that a client that does not read its answers is not read from either: the
-socket's buffers are all that waits. A client that says nothing at all is let go after a while, and
-one too many is told so. Whoever holds the store's lock is the only daemon of a home, so
-a socket that is there when the lock has been taken was left by a dead one, and is replaced.
+one after the other, one each time the event loop comes round, so that a client that does not read
+its answers is not read from either: the socket's buffers are all that waits. A client that says
+nothing at all is let go after a while. One that does not read what it was sent may go on so, but
+not in the way of others: when all places are taken, it makes room for whoever comes, and when
+there is no such client, one too many is told so. Whoever holds the store's lock is the only daemon
+of a home, so a socket that is there when the lock has been taken was left by a dead one, and is
+replaced.
 """
 
 import asyncio
@@ -15,7 +18,7 @@ import socket
 import stat
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from rumormill.core.errors import ConfigError, LocalError, OutOfTimeError, RumormillError
 from rumormill.daemon import control_messages as messages
@@ -34,6 +37,10 @@ MAX_CLIENTS: Final = 64
 PATIENCE: Final = 30.0
 """Seconds for the first request, after which a client may pause for ever: a program that publishes
 what it is given does."""
+
+STALLED: Final = 30.0
+"""Seconds for which a client that is sent something may read nothing and still keep its place when
+all are taken. Somebody who looks at a page of `rumormill sub | less` may take longer."""
 
 _LAST_WORDS: Final = 5.0
 """Seconds in which a client that is turned away has to hang up."""
@@ -56,6 +63,22 @@ def error_code(error: RumormillError) -> str:
     return next((code for kind, code in _CODES.items() if isinstance(error, kind)), "failed")
 
 
+class _Client(asyncio.StreamReaderProtocol):
+    """A connection, and since when its buffer is full."""
+
+    stalled_since: float | None = None
+
+    def pause_writing(self) -> None:
+        """There is more in the buffer than should wait there."""
+        self.stalled_since = asyncio.get_running_loop().time()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """The client has read most of it."""
+        self.stalled_since = None
+        super().resume_writing()
+
+
 class ControlServer:
     """Serves a node to the commands of its owner."""
 
@@ -67,6 +90,7 @@ class ControlServer:
         *,
         max_clients: int = MAX_CLIENTS,
         patience: float = PATIENCE,
+        stalled: float = STALLED,
     ) -> None:
         self._service = service
         self._path = path
@@ -74,13 +98,14 @@ class ControlServer:
         """Told the reason of each refusal."""
         self._max_clients = max_clients
         self._patience = patience
+        self._stalled = stalled
         self._listening = Listening(self._protocol, count)
         self._started = False
-        self._clients: dict[asyncio.Task[None], None] = {}
+        self._clients: dict[asyncio.Task[None], _Client] = {}
         self._turned_away: dict[asyncio.Task[None], None] = {}
 
     def _protocol(self) -> asyncio.Protocol:
-        return asyncio.StreamReaderProtocol(asyncio.StreamReader(), self._serve)
+        return _Client(asyncio.StreamReader(), self._serve)
 
     async def start(self) -> None:
         """Make the socket, private before anybody can connect."""
@@ -134,8 +159,8 @@ class ControlServer:
         assert task is not None
         writer.transport.set_write_buffer_limits(high=messages.BATCH_BYTES)
         try:
-            if len(self._clients) < self._max_clients:
-                self._clients[task] = None
+            if self._has_room():
+                self._clients[task] = cast("_Client", writer.transport.get_protocol())
                 await self._converse(reader, writer)
             else:
                 self._count("busy")
@@ -144,12 +169,32 @@ class ControlServer:
                     await self._turn_away(reader, writer)
         except messages.ControlError as error:
             await _refuse(writer, error)
-        except (OSError, asyncio.CancelledError):
+        except OSError:
             _log.debug("a command was cut off")
+        except asyncio.CancelledError:
+            # By `close`, or to make room: what the client has not read is not waited for.
+            writer.transport.abort()
         finally:
             self._clients.pop(task, None)
             self._turned_away.pop(task, None)
             writer.close()
+
+    def _has_room(self) -> bool:
+        """Whether there is a place, if need be that of who has read nothing for longest."""
+        if len(self._clients) < self._max_clients:
+            return True
+        stalled = [
+            (client.stalled_since, task)
+            for task, client in self._clients.items()
+            if client.stalled_since is not None
+        ]
+        since, longest = min(stalled, key=lambda each: each[0], default=(0.0, None))
+        if longest is None or asyncio.get_running_loop().time() - since < self._stalled:
+            return False
+        self._count("made-room")
+        del self._clients[longest]
+        longest.cancel()
+        return True
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer requests until the client hangs up, or begins to listen for good."""
@@ -253,6 +298,7 @@ async def read_or_refuse(
 ) -> messages.Request | None:
     """The next request; a record that is none is answered, and one without end is the end."""
     while True:
+        await asyncio.sleep(0)  # or all that one client has sent would be answered in one turn
         try:
             return await messages.read_request(reader)
         except messages.ControlError as error:

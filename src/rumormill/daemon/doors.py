@@ -164,7 +164,11 @@ class Doors:
 
     async def _open_flight(self, endpoint: Endpoint) -> None:
         node, loop = self._node, asyncio.get_running_loop()
-        service = FlightService(node.log, publisher_of(node, loop), fetcher_of(node, loop))
+
+        def count(reason: str) -> None:
+            loop.call_soon_threadsafe(self._count, "flight", reason)
+
+        service = FlightService(node.log, publisher_of(node, loop), fetcher_of(node, loop), count)
         door = contextlib.ExitStack()
         # In a thread, because Arrow takes a while to import, and because whoever is publishing
         # when the door is closed needs the loop to finish.

@@ -76,7 +76,7 @@ def flight_door(
             opened.enter_context(sealing_ahead(service.log))
             yield address, token
     finally:
-        server.shutdown()
+        server.close()
 
 
 @contextlib.contextmanager

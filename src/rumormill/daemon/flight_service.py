@@ -80,10 +80,16 @@ class FlightService:
     """What can be asked through the door, without Flight around it."""
 
     def __init__(
-        self, log: EventLog, publish: Publish | None = None, fetch: Fetch | None = None
+        self,
+        log: EventLog,
+        publish: Publish | None = None,
+        fetch: Fetch | None = None,
+        count: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.log = log
         self.publish = publish
+        self.count = count
+        """Told the reason of each refusal, in whichever thread."""
         self._fetch = fetch
         self._freed = threading.Condition()
         self._busy: dict[str, None] = {}

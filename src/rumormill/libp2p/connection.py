@@ -35,9 +35,7 @@ from rumormill.wire.keys import PeerId, PrivateKey
 from rumormill.wire.multiaddr import Multiaddr, Way
 
 RETIRED = "another connection has taken its place"
-_USELESS_AT_A_TIME = 10
-_BAD_STREAM = 50.0
-_BAD_CONNECTION = 250.0
+_USELESS_AT_A_TIME, _BAD_STREAM, _BAD_CONNECTION = 10, 50.0, 250.0
 """What the owner is told of frames that bring nothing, by so many, and of a stream or a whole
 connection that broke a rule: the numbers say how these weigh against one refusal (1)."""
 _NO_EVENTS: Final[list[Event]] = []
@@ -452,6 +450,8 @@ class Connection(asyncio.BufferedProtocol, asyncio.Protocol):
     def fail(self, error: PeerError) -> None:
         """End a connection whose peer broke a rule; yamux tells it, if it reads that soon."""
         self._owner.count(error.reason)
+        if self.ready:
+            self._owner.blame(self.remote_peer, error.reason, _BAD_CONNECTION)
         self._flush()
         self._end(str(error))
         self._let_go(orderly=False)

@@ -115,7 +115,8 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         """Take bytes from the socket."""
         session = self._session
         try:
-            said = session.receive(data, asyncio.get_running_loop().time())
+            now = asyncio.get_running_loop().time()
+            said = session.receive(data, now, known=self._connection.ready)
         except PeerError as error:
             self._flush()  # HTTP's own refusal, or why the WebSocket ends
             self._connection.fail(error)

@@ -23,6 +23,7 @@ import msgspec
 from msgspec.structs import replace
 
 from rumormill.core import inputs
+from rumormill.core.bounded import take_out
 from rumormill.core.effects import (
     Connect,
     Disconnect,
@@ -269,7 +270,7 @@ class MemberPeer:
                 self._book.part(peer, lost, now)
                 self._look_soon(now, effects)
             case inputs.ConnectFailed(peer=peer):
-                if self._dialling.pop(peer, None) is not None:
+                if take_out(self._dialling, peer) is not None:
                     self._book.fail(peer, now)
                     self._look_soon(now, effects)
             case inputs.Subscribe(topic=topic, publish_only=publish_only):
@@ -291,7 +292,7 @@ class MemberPeer:
 
     def _on_connected(self, event: inputs.PeerConnected, now: float, effects: Effects) -> None:
         peer, group = event.peer, network_of_text(event.address)
-        sought = self._dialling.pop(peer, None) is not None
+        sought = take_out(self._dialling, peer) is not None
         sought |= event.outbound and not event.transient
         self._links.all[peer] = Link(event.outbound, sought, group, now, member=False)
         if self._book.is_lost(peer):  # one who was parted from us may bring others

@@ -22,6 +22,8 @@ _CallT = TypeVar("_CallT", bound=Callable[..., Any])
 _ClassT = TypeVar("_ClassT", bound=type)
 _Test = Callable[[Any], bool]
 _MOST_SHOWN: Final = 40
+_NOT_NEGATIVE: Final = ("timeout", "copies", "peers")
+"""Numbers that are 0 or more, in whatever call."""
 
 
 def check_calls(*leave: str) -> Callable[[_ClassT], _ClassT]:
@@ -107,12 +109,19 @@ def _signature(method: Callable[..., Any], leave: tuple[str, ...]) -> _Signature
     for name, hint in wanted.items():
         if name not in leave:
             fits, words = _kind(hint)
+            if name in _NOT_NEGATIVE:
+                fits = _not_negative(fits)
+                words = [f"{word} from 0 on" if "number" in word else word for word in words]
             *first, last = dict.fromkeys(words)
             names[name] = _Argument(name, fits, f"{', '.join(first)} or {last}" if first else last)
     placed = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
     places = [(n, names[name].fits, names[name]) for n, name in enumerate(placed) if name in names]
     rest = [names.pop(each.name) for each in parameters if each.kind is each.VAR_POSITIONAL]
     return _Signature(places, rest[0] if rest else None, len(placed), names, options)
+
+
+def _not_negative(fits: _Test) -> _Test:
+    return lambda value: fits(value) and (value is None or value >= 0)
 
 
 def _kind(hint: Any) -> tuple[_Test, list[str]]:

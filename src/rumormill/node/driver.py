@@ -42,10 +42,12 @@ from rumormill.wire.frames import frame
 _MOST_AT_ONCE = 10
 _REJECTED = 5.0
 _DUPLICATES = 50
+_CHATTER = 0.01
 """What is held against a peer (`libp2p.admission`), beside a point for a refusal: how much at most
 for all that one message was refused, how much for an event that is not valid, and how many events
 that others had brought before make one point: nobody's fault, unless they are thousands a second,
-or the peer had brought them itself.
+or the peer had brought them itself. A message that brings no event costs a part of one: whatever
+it says, nobody has five thousand of them to say each second.
 """
 NO_QUESTIONS = "the protocol has no questions"
 
@@ -236,10 +238,12 @@ class Driver:
         over; return how many."""
         record, own, time, clock = self._record, self.id, self._loop.time, self.clock
         handle = self.protocol.handle  # what peers send is the protocol's alone
-        done, at, taken = 0, time(), self.journal.taken
+        done, at, taken, chatter = 0, time(), self.journal.taken, 0
         for message in messages:
             now = at * clock.pace + clock.offset
-            record((now, own, RecvRPC(peer, message.meta)))
+            meta = message.meta
+            record((now, own, RecvRPC(peer, meta)))
+            chatter += not meta.messages
             self._feed(Received(peer, message), at, handle)
             done += 1
             at = time()
@@ -251,6 +255,8 @@ class Driver:
                     break
         if turn is not None and taken < self.journal.taken:
             turn.fruitful = True
+        if chatter:
+            self._swarm.charge(peer, "chatter", chatter * _CHATTER)
         self._recorder.maybe_flush()
         return done
 

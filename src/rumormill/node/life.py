@@ -5,6 +5,7 @@ sent before it. `node` has the calls of an application.
 """
 
 import asyncio
+import contextlib
 import os
 import random
 import secrets
@@ -63,6 +64,10 @@ from rumormill.wire import keys
 FORKED: Final = (
     "the node belongs to the process that this one was forked from; make one here, with a home of"
     " its own, or start processes by `spawn`"
+)
+OTHER_LOOP: Final = (
+    "the node runs in another event loop: call it there (`asyncio.run_coroutine_threadsafe`), or"
+    " use a SyncNode, which any thread may call"
 )
 
 
@@ -210,6 +215,7 @@ class NodeLife:
             lambda pattern: self._counts.add("rumormill_pattern_topics_left_out", pattern),
             config.pattern_topics,
         )
+        self._loop = asyncio.get_running_loop()
         self._running = True
         _NODES.add(self)
         self._followed: dict[TopicName, None] = {}
@@ -320,6 +326,9 @@ class NodeLife:
         if not self._running:
             self.check_process()
             raise LocalError("the node is not running; use `async with Node(...)` or `start`")
+        with contextlib.suppress(RuntimeError):  # no loop: a thread that looks at what is there
+            if asyncio.get_running_loop() is not self._loop:
+                raise LocalError(OTHER_LOOP)
 
     def _check_startable(self) -> None:
         self.check_process()

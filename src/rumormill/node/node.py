@@ -218,7 +218,11 @@ class Node(Presence, NodeSubscriptions, NodeQuestions, Requesting, Upkeep):
         for a peer that has stopped reading. Where this node may not publish itself and may ask to
         (Pulsarcast), it asks, and returns when another has published it (`Receipt.requested`).
         """
-        if topic != self._checked_topic or not self._running:
+        if (
+            topic != self._checked_topic
+            or not self._running
+            or asyncio.get_running_loop() is not self._loop
+        ):
             self._check_name(topic)
         named = topics.parent_ids(self._spec, parents) if parents else ()
         said = payload(data, key, headers, content_type)

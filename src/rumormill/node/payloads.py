@@ -7,6 +7,8 @@ as it went in. What cannot be read as an envelope was none, and is handed out as
 
 import time
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Final
 
 import msgspec
 
@@ -38,9 +40,13 @@ def payload(
     )
 
 
+_NOT_SEVERAL: Final = (bytes, bytearray, memoryview, str, Message, Mapping, AbstractSet)
+"""One event, or several without an order or with something beside them."""
+
+
 def payloads(items: Iterable[bytes | str | Message]) -> list[bytes]:
     """What travels of several."""
-    if isinstance(items, bytes | bytearray | memoryview | str) or not isinstance(items, Iterable):
+    if isinstance(items, _NOT_SEVERAL) or not isinstance(items, Iterable):
         raise LocalError(
             f"items: give a list of events, not {type(items).__name__}; `publish` takes one"
         )

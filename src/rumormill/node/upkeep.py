@@ -11,6 +11,7 @@ from pathlib import Path
 from rumormill.core.api import Health
 from rumormill.core.errors import LocalError
 from rumormill.core.ids import Topic as TopicName
+from rumormill.core.inputs import LogChanged
 from rumormill.log.backup import backup, restore
 from rumormill.log.keeping import RetentionLine, compact, has_room, retention_lines, rules_of
 from rumormill.log.model import Report, Retention
@@ -88,10 +89,9 @@ class Upkeep(NodeLife):
         Publications wait meanwhile. A log with events is replaced only if that is said, and its
         database stays in the home until `compact(old=True)`. No offset is used again: what the
         log had beyond the backup is in the report, its offsets stay empty, and sync brings what
-        peers still have of it. Not for protocols that have histories in memory as well (Pulsarcast,
-        the skip ring): close such a node first.
+        peers still have of it.
         """
-        self._check_quiet("restore the backup")
+        self._check_files("it cannot restore the backup")
         report = await asyncio.to_thread(restore, copy, self._log, replace=replace)
         self._groups.learn(await asyncio.to_thread(read_positions, self._log))
         self._look_again()
@@ -101,10 +101,9 @@ class Upkeep(NodeLife):
         """Append what an exported Parquet file has and the log lacks, at the same offsets; return
         how many events that is.
 
-        Every hash, id and signature is checked first: see `rumormill.log.import_parquet`. For the
-        same protocols as `restore`.
+        Every hash, id and signature is checked first: see `rumormill.log.import_parquet`.
         """
-        self._check_quiet("import the file")
+        self._check_files("it cannot import the file")
         imported = await asyncio.to_thread(import_parquet, self._log, file, fault_of())
         self._look_again()
         return imported
@@ -115,17 +114,11 @@ class Upkeep(NodeLife):
             raise LocalError(f"this node keeps nothing on a disk, so {otherwise}")
         return self._log.home
 
-    def _check_quiet(self, wish: str) -> None:
-        self._check_files(f"it cannot {wish}")
-        if self._spec.reads_log:
-            raise LocalError(
-                f"a node of {self._spec.name} knows its history beside its log: close it, {wish},"
-                " start it again"
-            )
-
     def _look_again(self) -> None:
-        """The log is another: take events again, and give subscriptions what it has now."""
+        """The log is another: take events again, have the machine know it, and give subscriptions
+        what it has now."""
         if not self._log.writer().failed:
             self._journal.failure = None
+        self._driver.feed(LogChanged())
         for subscription in self._journal.all_subscriptions():
             subscription.look_again()

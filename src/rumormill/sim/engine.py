@@ -46,9 +46,11 @@ class Engine:
 
     def schedule(self, at: float, call: Callable[[Any], None], argument: Any = None) -> None:
         """Call `call(argument)` at time `at`, or now when that has passed."""
-        at = max(at, self.now)
-        entry = (at, self.next_order(), call, argument)
-        number = int(at * BUCKETS_PER_SECOND)
+        self.place((max(at, self.now), self.next_order(), call, argument))
+
+    def place(self, entry: Entry) -> None:
+        """Take in an entry that is not due before now, and whose place in the order was drawn."""
+        number = int(entry[0] * BUCKETS_PER_SECOND)
         if number <= self._bucket:
             heapq.heappush(self._current, entry)
             return

@@ -22,6 +22,7 @@ from typing import Final, Protocol
 import msgspec
 
 from rumormill.core import trace
+from rumormill.core.bounded import take_out
 from rumormill.core.effects import Answer, Ask, Decline, Mail
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import NO_ANSWER, Answered, Asked, AskFailed, Input, SendDropped
@@ -60,6 +61,7 @@ class Correspondent(Endpoint):
 
     __slots__ = (
         "address",
+        "alarms",
         "asked",
         "index",
         "links",
@@ -86,6 +88,8 @@ class Correspondent(Endpoint):
         """Where letters go without a handshake, and when one last did."""
         self.questions: dict[int, Question] = {}
         """Its own questions that are open, by its machine's number."""
+        self.alarms: list[tuple[float, int]] = []
+        """When it is next looked whether one of them has waited too long, the soonest last."""
         self.asked: dict[int, Question] = {}
         """Questions of others that wait for its answer."""
 
@@ -130,6 +134,8 @@ class Question(msgspec.Struct, frozen=True, eq=False):
     target: Correspondent
     ask: Ask
     number: int
+    expires: tuple[float, int]
+    """When it has waited too long, and its place among what happens then."""
 
 
 class QueryParcel(Parcel, frozen=True, gc=False, kw_only=True):
@@ -282,10 +288,10 @@ def is_open(question: Question) -> bool:
 
 def _end(question: Question) -> bool:
     """End a question; false when it has ended before."""
-    question.target.asked.pop(question.number, None)
+    take_out(question.target.asked, question.number)
     if not is_open(question):
         return False
-    del question.asker.questions[question.ask.number]
+    take_out(question.asker.questions, question.ask.number)
     return True
 
 
@@ -306,7 +312,6 @@ def _keep_warm(host: Correspondent, peer: PeerId, last_used: float) -> None:
     warm[peer] = last_used
 
 
-_time_out = functools.partial(fail, reason=NO_ANSWER)
 _target_down = functools.partial(fail, reason=PEER_DOWN)
 
 
@@ -340,17 +345,40 @@ class Post:
         target = self._find(host, effect)
         if target is None:
             return
-        question = Question(host, target, effect, next(self._numbers))
+        # One way, it ends when it arrives or is lost.
+        ends = inf if effect.one_way else self._engine.now + effect.timeout
+        expires = (ends, self._engine.next_order())
+        question = Question(host, target, effect, next(self._numbers), expires)
         host.questions[effect.number] = question
         message = self._checked(effect.message)
         asked = Asked(host.id, question.number, message, host.address)
         if not effect.one_way:
-            self._engine.schedule(self._engine.now + effect.timeout, _time_out, question)
+            self._set_alarm(host, expires)
         self._post(host, target, _query_parcel(asked, question))
+
+    def _set_alarm(self, host: Correspondent, at: tuple[float, int]) -> None:
+        """Look at a host's questions then, unless that happens earlier anyway.
+
+        Nearly all are answered long before: an entry for each would keep what it asked until then.
+        """
+        if not host.alarms or at < host.alarms[-1]:
+            host.alarms.append(at)
+            self._engine.place((*at, self._sound_alarm, host))
+
+    def _sound_alarm(self, host: Correspondent) -> None:
+        """End the question that has waited too long, if it still does; turn to the next one."""
+        due = host.alarms.pop()
+        for question in host.questions.values():
+            if question.expires == due:
+                fail(question, NO_ANSWER)
+                break
+        waiting = [question.expires for question in host.questions.values()]
+        if waiting and (soonest := min(waiting))[0] < inf:
+            self._set_alarm(host, soonest)
 
     def answer(self, host: Correspondent, effect: Answer) -> None:
         """Carry an answer; one to a question that nobody asked or still asks is forgotten."""
-        question = host.asked.pop(effect.number, None)
+        question = take_out(host.asked, effect.number)
         if question is None:
             return
         answered = Answered(host.id, question.ask.number, self._checked(effect.message))
@@ -358,7 +386,7 @@ class Post:
 
     def decline(self, host: Correspondent, effect: Decline) -> None:
         """Let the asker know, as soon as news can travel to it, that no answer will come."""
-        question = host.asked.pop(effect.number, None)
+        question = take_out(host.asked, effect.number)
         if question is not None:
             way_back = self.network.latency(host.index, question.asker.index)
             self._engine.schedule(self._engine.now + way_back, self._declined, question)
@@ -430,7 +458,7 @@ class Post:
         """Nothing is under way on a route any more that can rest."""
         source, target = route.source, route.target
         if source.routes.get(target.id) is route:
-            del source.routes[target.id]
+            take_out(source.routes, target.id)
             _keep_warm(source, target.id, route.last_used)
 
     def close_routes(self, host: Correspondent, target: Correspondent) -> None:

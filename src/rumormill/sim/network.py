@@ -11,6 +11,7 @@ none, and has to ask again.
 import random
 from collections.abc import Callable
 
+from rumormill.core.bounded import take_out
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import ConnectFailed, PeerConnected, PeerDisconnected, Start
 from rumormill.core.machine import Machine
@@ -190,7 +191,7 @@ class Network:
     def _tell_failed(self, news: tuple[Host, int, ConnectFailed]) -> None:
         host, session, failed = news
         if host.session == session and failed.peer in host.connecting:
-            del host.connecting[failed.peer]
+            take_out(host.connecting, failed.peer)
             host.notify(failed)
 
     def _fail(self, dialler: Host, listener: Host, reason: str) -> None:
@@ -229,13 +230,14 @@ class Network:
             latency = self.latency(one.index, other.index)
             if circuit is not None:
                 latency = circuit.delay(one.id)
-            latency += self.processing_delay
+            if self.processing_delay:  # else one number for all links, where all are alike
+                latency += self.processing_delay
             link = Link(one, other, latency, self.faults, self.link_randomness, circuit)
             link.outbound, link.on_arrival = outbound, link.arrive
             one.links[other.id] = link
         for one, other, outbound in ((dialler, listener, True), (listener, dialler, False)):
-            one.connecting.pop(other.id, None)
-            if one.disconnects.pop(other.id, None) is not None:
+            take_out(one.connecting, other.id)
+            if take_out(one.disconnects, other.id) is not None:
                 one.notify(PeerDisconnected(other.id))
             one.notify(PeerConnected(other.id, spoken, outbound, other.address))
 
@@ -277,7 +279,7 @@ class Network:
     def _tell_disconnected(self, news: tuple[Host, PeerDisconnected, int]) -> None:
         host, gone, number = news
         if host.disconnects.get(gone.peer) == number:
-            del host.disconnects[gone.peer]
+            take_out(host.disconnects, gone.peer)
             host.notify(gone)
 
     # Partitions.

@@ -21,6 +21,7 @@ from rumormill.members.config import MembersConfig
 from rumormill.members.peer import MemberPeer, queries_of, with_members
 from rumormill.protocols.registry import NO_HOOKS, Begin, Hooks, ProtocolSpec, QuerySpec, protocol
 from rumormill.sim.attacker import Attacker
+from rumormill.sim.churn import Churn
 from rumormill.sim.faults import FaultAction, expand_faults
 from rumormill.sim.forming import LOOK_INTERVAL, Forming
 from rumormill.sim.host import Host
@@ -147,11 +148,13 @@ class Simulation:
         disk, sync, everybody = scenario.disk, scenario.sync, range(self._hosts)
         read_back = spec.reads_log or sync.enabled or disk.commit_delay > 0
         read_back |= any(fault.kind in DISK_TROUBLE for fault in scenario.faults)
+        # What members write down is read by who comes back, and by nobody else.
+        notes = self.members.enabled and (scenario.faults or scenario.churn != Churn())
         deleting = round(disk.fraction * self._hosts)
         bound = dict.fromkeys(self._randomness("retention").sample(everybody, deleting))
         for index in everybody:
             journal: Journal | None = None
-            if read_back or self.members.enabled:
+            if read_back or notes:
                 journal = Journal(
                     commit_delay=disk.commit_delay,
                     limit=disk.limit if index in bound else DEFAULT_LIMIT,
@@ -162,8 +165,7 @@ class Simulation:
                 )
             given = Given(SimulatedIdentity(peer_id(index)), hooks)
             self.given.append(given)
-            build = functools.partial(self._build, given)
-            host = self.network.add_host(spec.protocol_ids, build)
+            host = self.network.add_host(spec.protocol_ids, functools.partial(self._build, given))
             host.journal, host.asks_again = journal, spec.asks_again
             if index < scenario.peers:
                 host.upload = bandwidth.upload[index]

@@ -48,6 +48,11 @@ class Following:
         """Read what the log remembers."""
         self._read("", effects)
 
+    def keep_again(self, effects: Effects) -> None:
+        """The log has changed, and may lack notes of ours: have it keep what it had."""
+        for topic, ever in self._ever.items():
+            effects.append(KeepNote(_note(topic, ever)))
+
     def _read(self, after: str, effects: Effects) -> None:
         effects.append(Load(self._number, "", Notes(_NOTE_PREFIX, after)))
 
@@ -82,7 +87,7 @@ class Following:
             return False
         command, topic = self._commands.pop(loaded.number)
         ever = self._ever.get(topic)
-        known = ever is None or Note(_NOTE_PREFIX + topic, ever.to_bytes(8, "big")) in loaded.notes
+        known = ever is None or _note(topic, ever) in loaded.notes
         effects.append(Outcome(command, error="" if known else f"{topic!r}: {_NOT_KEPT}"))
         return True
 
@@ -105,7 +110,7 @@ class Following:
         ever = self._ever.get(topic)
         if ever is None or (since is not None and asked < ever):
             self._ever[topic] = ever = asked
-            effects.append(KeepNote(Note(_NOTE_PREFIX + topic, ever.to_bytes(8, "big"))))
+            effects.append(KeepNote(_note(topic, ever)))
         if since is None:
             date = ever
         elif since < float("inf"):
@@ -114,3 +119,7 @@ class Following:
             return
         self.since[topic] = min(date, self.since.get(topic, date))
         self.tags[topic_tag(topic)] = topic
+
+
+def _note(topic: Topic, since: int) -> Note:
+    return Note(_NOTE_PREFIX + topic, since.to_bytes(8, "big"))

@@ -92,6 +92,7 @@ CONCERNS: Final = frozenset(
         inputs.AskFailed,
         Asked,
         Loaded,
+        inputs.LogChanged,
     )
 )
 """What sync must look at. Everything else, and what peers send above all, is the protocol's."""
@@ -171,6 +172,11 @@ class SyncedPeer:
                     self._compare_soon(now, effects)
             case Loaded(number=number) if number > OUR_NUMBERS:
                 self._on_loaded(event, now, effects)
+            case inputs.LogChanged():
+                self._following.keep_again(effects)
+                self._gaps.compared.clear()
+                self._compare_soon(now, effects)
+                return self._check is not None  # who repairs histories itself hears of it
             case Asked(message=SyncMessage(body=Offer(tags=tags))):
                 self._on_offer(event.peer, tags, now, effects)
             case Asked(message=SyncMessage()):

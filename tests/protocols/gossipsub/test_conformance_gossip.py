@@ -116,3 +116,21 @@ def test_gossipsub_rpc_fragmentation() -> None:
     with_messages = [len(rpc.publish) for rpc in rpcs if rpc.publish]
     assert len(with_messages) >= 1000 * 20_000 // limit
     assert max(with_messages) == limit // 20_000, "parts are filled"
+
+
+def test_ids_are_not_put_in_order_for_nobody() -> None:
+    """Where the whole topic is in the mesh there is nobody to gossip to, however much there is to
+    tell: a heartbeat after a burst draws no random number for each of its messages."""
+    rig = Rig()
+    peers = rig.add(2)
+    rig.subscribe(peers)
+    rig.connect(*peers)
+    rig.run(2)
+    assert rig.mesh(peers[0]) == [peers[1]]
+    for number in range(10):
+        rig.publish(peers[0], b"%d goes along the mesh" % number)
+    router, now = rig.router(peers[0]), rig.network.engine.now
+    before = router.gossip._randomness.getstate()
+    assert len(router.gossip.cache.gossip_ids("news")) == 10
+    assert router.gossip.emit("news", router.mesh.links["news"], now) == []
+    assert router.gossip._randomness.getstate() == before

@@ -14,7 +14,7 @@ import pytest
 from pulsarcast_rig import World, event_by
 
 from rumormill.core.effects import Outcome
-from rumormill.core.inputs import Publish, Subscribe
+from rumormill.core.inputs import LogChanged, Publish, Subscribe
 from rumormill.protocols.pulsarcast.commands import (
     CreateTopic,
     DescribeTopic,
@@ -123,6 +123,7 @@ class Tale:
         self.run(4.0)
         world.crash(1)
         for _ in range(18):
+            world.host(3).handle(LogChanged())
             for number in range(6 * COUNT):
                 self.speak(number % COUNT)
             self.run(0.1)

@@ -14,6 +14,7 @@ from rumormill.core.effects import Append, Effects, Load, Mail, Published, SetTi
 from rumormill.core.inputs import (
     Command,
     Loaded,
+    LogChanged,
     NotStored,
     Publish,
     Received,
@@ -414,3 +415,29 @@ def test_what_is_stored_for_a_topic_that_was_left_changes_nothing() -> None:
     anne.hear(messages.SetData(TOPIC, None, None, None), BOSS)
     anne.settle()
     assert anne.machine.view().peers == {}
+
+
+def test_when_the_log_has_changed_it_is_read_again_and_what_is_gone_is_asked_for() -> None:
+    """Also when it changes while it is read; a read of the log as it was counts no more."""
+    said = composed(300)
+    anne = Peer(said)
+    anne.enter()
+    anne.answer_one()  # the first piece
+    anne.open.clear()  # the second is never answered
+    for gone in said[:2]:
+        del anne.log.events[gone.id]
+    anne.tell(LogChanged())
+    (stale,) = anne.open
+    for gone in said[2:4]:
+        del anne.log.events[gone.id]
+    anne.tell(LogChanged())
+    anne.tell(Loaded(stale.number, (said[2].to_event(),)))
+    anne.hear(PublishNew(TOPIC, said[0]))
+    anne.settle()
+    assert sorted(anne.keys) == sorted(each.id for each in (said[0], *said[4:]))
+    lacked = PatriciaTrie(PublicationConfig().key_bits)
+    for each in said:
+        lacked.insert(each.id)
+    anne.letters.clear()
+    anne.hear(CheckTrie(TOPIC, (lacked.root_summary(),)))
+    assert anne.sent(CheckTrie) or anne.sent(CheckAndPublish)

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Final
 
 from rumormill.core import trace
-from rumormill.core.bounded import remember
+from rumormill.core.bounded import remember, take_out
 from rumormill.core.effects import Disconnect, Effects
 from rumormill.core.ids import PeerId
 from rumormill.overlay.address_groups import network_of, network_of_text
@@ -94,7 +94,7 @@ class Contacts:
 
     def answered(self, peer: PeerId, now: float, effects: Effects) -> bool:
         """A peer answered a question; return whether it is a new contact."""
-        self._checking.pop(peer, None)
+        take_out(self._checking, peer)
         self._silent.pop(peer, None)
         if self.is_banned(peer, now):
             return False
@@ -121,7 +121,7 @@ class Contacts:
         One that answered before is no client: when it asks us again it has come back, and is
         asked as soon as this failure can no longer be the reason why it was not reached.
         """
-        self._checking.pop(peer, None)
+        take_out(self._checking, peer)
         answered_before = peer in self.table or peer in self._lost
         quiet = self._config.ask_timeout if answered_before else CLIENT_MEMORY
         remember(self._silent, peer, now + quiet, _REMEMBERED_MAX)
@@ -174,7 +174,7 @@ class Contacts:
         effects.append(trace.Refuse(peer, reason))
         effects.append(trace.Penalise(peer, reason, OFFENCE_WEIGHT))
         self.table.remove(peer)
-        self._checking.pop(peer, None)
+        take_out(self._checking, peer)
         config = self._config
         oldest = remember(self._banned, peer, now + config.ban_time, config.bans)
         if oldest is not None:

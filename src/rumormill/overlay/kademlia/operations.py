@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from rumormill.core.answer_times import AnswerTimes
+from rumormill.core.bounded import take_out
 from rumormill.core.effects import Ask, Effects, Learn
 from rumormill.core.ids import PeerId
 from rumormill.overlay.kademlia.lookup import Lookup
@@ -206,5 +207,4 @@ class Questions:
         question = self._open.get(number)
         if question is None or question.peer != peer:
             return None
-        del self._open[number]
-        return question
+        return take_out(self._open, number)

@@ -22,7 +22,6 @@ from typing import Final
 
 import msgspec
 
-from rumormill.core.bounded import remember
 from rumormill.core.ids import PeerId
 from rumormill.core.randomness import Randomness
 from rumormill.overlay.kademlia.config import KademliaConfig
@@ -81,12 +80,27 @@ class Contact(msgspec.Struct, eq=False, gc=False):
     described_at: float = 0.0
 
 
-class _Bucket(msgspec.Struct):
+class _Bucket(msgspec.Struct, gc=False):
     """Contacts at one distance; lists, since there are few, and a table has many buckets."""
 
     contacts: list[Contact] = []
     """The longest silent first."""
-    replacements: dict[PeerId, Contact] = {}
+    replacements: list[Contact] = []
+    """Who waits for a place, the one that was heard of last standing last."""
+
+    def forget_waiting(self, peer: PeerId) -> None:
+        """A peer waits no longer, if it did."""
+        for place, waiting in enumerate(self.replacements):
+            if waiting.peer == peer:
+                del self.replacements[place]
+                break
+
+    def let_wait(self, contact: Contact, most: int) -> None:
+        """Let a peer wait, if need be in place of the one that was not heard of for longest."""
+        self.forget_waiting(contact.peer)
+        if len(self.replacements) >= most:
+            del self.replacements[0]
+        self.replacements.append(contact)
 
 
 class RoutingTable:
@@ -153,7 +167,7 @@ class RoutingTable:
             return CROWDED
         if len(bucket.contacts) >= self._config.k:
             if self._config.replacements:
-                remember(bucket.replacements, contact.peer, contact, self._config.replacements)
+                bucket.let_wait(contact, self._config.replacements)
             return FULL
         self._take_in(bucket, contact)
         return ""
@@ -168,7 +182,7 @@ class RoutingTable:
 
     def _take_in(self, bucket: _Bucket, contact: Contact) -> None:
         self._buckets[contact.bucket] = bucket
-        bucket.replacements.pop(contact.peer, None)
+        bucket.forget_waiting(contact.peer)
         bucket.contacts.append(contact)
         self._contacts[contact.peer] = contact
         if contact.network:
@@ -196,7 +210,7 @@ class RoutingTable:
         if contact is None:
             waits_in = self._buckets.get(self.bucket_of(peer))
             if waits_in is not None:
-                waits_in.replacements.pop(peer, None)
+                waits_in.forget_waiting(peer)
             return
         bucket = self._buckets[contact.bucket]
         bucket.contacts.remove(contact)
@@ -206,7 +220,7 @@ class RoutingTable:
                 self._networks[contact.network] = left
             else:
                 del self._networks[contact.network]
-        for waiting in reversed(list(bucket.replacements.values())):
+        for waiting in reversed(bucket.replacements):
             if not self._crowded(bucket, waiting.network):
                 self._take_in(bucket, waiting)
                 break

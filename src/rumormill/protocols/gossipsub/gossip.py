@@ -214,6 +214,8 @@ class Gossip:
         peers = peers + limited
         if self.trunk is not None:
             peers = self._tell_by_key(self.trunk, topic, peers)
+        if not peers:
+            return []
         limit = self._config.max_ihave_length
         if len(ids) <= limit:
             self._randomness.shuffle(ids)

@@ -28,6 +28,7 @@ GRAFT_FLOOD = "graft: flood"
 GRAFT_AGAIN = "graft: linked already"
 GRAFT_MESH_FULL = "graft: mesh full"
 
+PRUNE_TOO_MANY = "prune: too many per heartbeat"
 IHAVE_TOO_MANY_MESSAGES = "ihave: too many per heartbeat"
 IHAVE_TOO_MANY_IDS = "ihave: too many ids"
 IWANT_UNKNOWN = "iwant: not in the cache"
@@ -37,7 +38,9 @@ IDONTWANT_TOO_MANY_IDS = "idontwant: too many ids"
 PX_TOO_MANY_PEERS = "px: too many peers"
 PX_BAD_RECORD = "px: record not valid"
 
+EXTENSIONS_AGAIN = "extensions named again"
 TRUNK_NOT_OFFERED = "trunk: not offered"
+WISH_TOO_MANY = "trunk: too many wishes per heartbeat"
 PROBE_TOO_MANY = "probe: too many"
 HAVE_TOO_MANY = "have: too many per heartbeat"
 

@@ -37,6 +37,8 @@ DIRECT_CONNECT_DELAY: Final = 1.0
 """Seconds from the start, or from the loss of a direct peer, to the first dial. go: 1 s, in which
 the peer may dial us."""
 
+_PRUNES_MAX: Final = 1024
+"""Links that a peer may end in a heartbeat: our choice, as many as it may have topics."""
 
 _HEARTBEAT: Final = "heartbeat"
 _DIRECT_CONNECT: Final = "direct connect"
@@ -87,6 +89,8 @@ class GossipSub(PubSubRouter):
         if self._score is not None:
             self._judged = self._score.records
         self._floodsub_peers: dict[PeerId, None] = {}
+        self._prunes_heard: dict[PeerId, int] = {}
+        self._offers_heard: dict[PeerId, None] = {}
         self._ticks = 0
         self.trunk: Trunk | None = None
         if config.trunk:
@@ -181,6 +185,7 @@ class GossipSub(PubSubRouter):
         if self.trunk is not None:
             self.trunk.gone(peer, effects)
         self._floodsub_peers.pop(peer, None)
+        self._offers_heard.pop(peer, None)
         if self._score is not None:
             self._score.remove_peer(peer, now)
         if peer in self.direct:
@@ -208,11 +213,17 @@ class GossipSub(PubSubRouter):
         if control.ihave:
             wanted = self.gossip.on_ihave(peer, control.ihave, self.mesh.links, now, effects)
         asked = control.iwant
+        if control.offers_trunk:
+            if peer in self._offers_heard:  # 1.3: once, in the first RPC
+                effects.append(trace.Refuse(peer, reasons.EXTENSIONS_AGAIN))
+            self._offers_heard[peer] = None
         if self.trunk is not None:
             if control.offers_trunk:
                 self.trunk.offered(peer)
             if control.trunk is not None:
                 asked += self.trunk.heard(peer, control.trunk, now, effects)
+        elif control.trunk is not None:
+            effects.append(trace.Refuse(peer, reasons.TRUNK_NOT_OFFERED))
         if asked:
             messages = self.gossip.on_iwant(peer, asked, now, effects)
             admits = self._peer_filter
@@ -267,6 +278,10 @@ class GossipSub(PubSubRouter):
     def _on_prunes(
         self, peer: PeerId, prunes: tuple[Prune, ...], now: float, effects: Effects
     ) -> None:
+        heard = self._prunes_heard[peer] = self._prunes_heard.get(peer, 0) + len(prunes)
+        if heard > _PRUNES_MAX:
+            effects.append(trace.Refuse(peer, reasons.PRUNE_TOO_MANY, count=len(prunes)))
+            return
         for prune in prunes:
             linked = self.mesh.on_prune(peer, prune.topic, float(prune.backoff), now, effects)
             if linked and prune.peers:
@@ -425,6 +440,7 @@ class GossipSub(PubSubRouter):
 
     def _on_heartbeat(self, now: float, effects: Effects) -> None:
         self._ticks += 1
+        self._prunes_heard.clear()
         self._seen.sweep(now)
         self.mesh.backoff.clear(now)
         if self._score is not None:

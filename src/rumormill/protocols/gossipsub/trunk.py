@@ -48,6 +48,10 @@ from rumormill.protocols.pubsub.trunk_part import (
 
 OPENED: Final = 2
 """Links that a newcomer to a topic opens for all sources: our choice, one may be a bad one."""
+WISHES_MAX: Final = 5000
+"""Sources that a peer may choke or unchoke in a heartbeat: our choice, all of them once, and some
+again. A topic that is opened is all its sources, a call as many as it takes to answer one."""
+_CALL_PRICE: Final = 50
 HAVES_MAX: Final = 5000
 """Announcements heeded per peer and heartbeat, as with IHAVE (go)."""
 _GENERATION: Final = 5
@@ -271,9 +275,10 @@ class Trunk:
             for key in self._heeded(peer, speaker, part.gossip, now, effects):
                 if speaker.shunned <= now and self._find(key) is None:
                     self.wanting.announced(peer, key, b"", now, effects)
-        if part.choke or part.unchoke or part.opened:
+        heeds = self._heeds(peer, speaker, part, effects)
+        if heeds and (part.choke or part.unchoke or part.opened):
             self._on_wishes(peer, part)
-        if part.echo == CALL:
+        if heeds and part.echo == CALL:
             tell(peer, TrunkPart(echo=ANSWER), effects)
         elif part.echo == ANSWER and speaker.called:
             speaker.took(now - speaker.called)
@@ -281,6 +286,16 @@ class Trunk:
         if part.probes:
             self._on_probes(peer, part.probes, now, effects)
         return tuple(self._wanted(peer, part.want, effects)) if part.want else ()
+
+    def _heeds(self, peer: PeerId, speaker: Speaker, part: TrunkPart, effects: Effects) -> bool:
+        """Whether a peer may wish for this as well, in this heartbeat."""
+        opened = sum(1 + len(self.sources.by_topic.get(topic, ())) for topic in part.opened)
+        call = _CALL_PRICE if part.echo == CALL else 0
+        speaker.wishes += len(part.choke) + len(part.unchoke) + opened + call
+        if speaker.wishes <= WISHES_MAX:
+            return True
+        effects.append(trace.Refuse(peer, reasons.WISH_TOO_MANY))
+        return False
 
     def _on_wishes(self, peer: PeerId, part: TrunkPart) -> None:
         """A peer says of which sources it wants the messages."""
@@ -400,7 +415,7 @@ class Trunk:
         self._ticks += 1
         self.outsiders.heartbeat()
         for speaker in self.speakers.values():
-            speaker.haves = 0
+            speaker.haves = speaker.wishes = 0
         if self._ticks % _GENERATION == 0:
             self._recent, self._older = {}, self._recent
             self.sources.sweep(now - self._table.config.trunk_memory)

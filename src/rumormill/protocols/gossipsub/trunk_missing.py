@@ -56,6 +56,8 @@ class Speaker(msgspec.Struct, gc=False):
 
     haves: int = 0
     """Announcements since the last heartbeat."""
+    wishes: int = 0
+    """Sources that its wishes were about since then, and its calls."""
     round_trip: float = _FIRST_ROUND_TRIP
     measured: bool = False
     called: float = 0.0
@@ -68,8 +70,9 @@ class Speaker(msgspec.Struct, gc=False):
     """Whether it has ever brought a message, and kept its word since."""
     tried: float = -SHUNNED
     """When it was last trusted for its announcements alone."""
-    owed: dict[bytes, float] = msgspec.field(default_factory=dict)
-    """What it was asked for and has not brought, and when; no more than count in a row."""
+    owed: dict[bytes, float] | None = None
+    """What it was asked for and has not brought, and when; no more than count in a row. None of one
+    that was never asked, as most are."""
 
     def took(self, seconds: float) -> None:
         """Take in how long an answer took."""
@@ -174,7 +177,7 @@ class Wanting:
         if speaker is None:
             return
         speaker.proven = True
-        asked_at = speaker.owed.pop(key, None)
+        asked_at = speaker.owed.pop(key, None) if speaker.owed else None
         if asked_at is not None:
             speaker.took(now - asked_at)
             speaker.unkept = 0
@@ -207,9 +210,10 @@ class Wanting:
             speaker = self._speakers.get(peer)
             if speaker is None or self._is_shunned(peer, speaker, now, effects):
                 continue
-            if len(speaker.owed) >= UNKEPT:
-                del speaker.owed[next(iter(speaker.owed))]
-            speaker.owed[key] = now
+            speaker.owed = owed = speaker.owed or {}
+            if len(owed) >= UNKEPT:
+                del owed[next(iter(owed))]
+            owed[key] = now
             missing.due = now + SHORTEST_WAIT + speaker.round_trip
             missing.answer = now + speaker.round_trip
             letters.wants.setdefault(peer, []).append(key)
@@ -243,8 +247,9 @@ class Wanting:
     def _is_shunned(self, peer: PeerId, speaker: Speaker, now: float, effects: Effects) -> bool:
         """Whether a peer is not to be asked, after a look at what it owes."""
         late = now - _PATIENCE - 2 * speaker.round_trip
-        for key in [key for key, asked_at in speaker.owed.items() if asked_at < late]:
-            del speaker.owed[key]
+        owed = speaker.owed or {}
+        for key in [key for key, asked_at in owed.items() if asked_at < late]:
+            del owed[key]
             speaker.unkept += 1
         if speaker.unkept >= UNKEPT:
             speaker.unkept = UNKEPT - 1  # when it is asked again, the first time counts

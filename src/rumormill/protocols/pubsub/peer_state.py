@@ -21,7 +21,8 @@ class PeerState(msgspec.Struct):
     address: str
     limited: bool = False
     """Whether it is behind a relay that carries only so much."""
-    topics: dict[Topic, None] = {}
+    topics: tuple[Topic, ...] = ()
+    """What it subscribes to; made anew when that changes, since it seldom does."""
     changes: RateLimit = msgspec.field(
         default_factory=lambda: RateLimit(_CHANGES_PER_SECOND, _CHANGES_AT_ONCE)
     )

@@ -82,6 +82,14 @@ class _Announce(msgspec.Struct, frozen=True):
 class PubSubRouter:
     """The common part of FloodSub and GossipSub."""
 
+    # A simulation has many thousands: more attributes than Python shares the names of.
+    __slots__ = (
+        "_authorship", "_checked_topic", "_name", "_peer_filter", "_pending", "_randomness",
+        "_recovery", "_seen", "_seen_ids", "_settings", "_subscription_filter", "_unannounced",
+        "_unsaid", "_validator", "check_kept", "id", "peers", "publish_only", "subscriptions",
+        "topics",
+    )  # fmt: skip
+
     def __init__(
         self,
         identity: Identity,
@@ -332,7 +340,7 @@ class PubSubRouter:
         now: float,
         effects: Effects,
     ) -> None:
-        known = state.topics
+        known = dict.fromkeys(state.topics)
         limit = self._settings.max_subscriptions_per_peer
         interests, admits = self._subscription_filter, self._peer_filter
         filtered = refused = too_often = 0
@@ -359,6 +367,7 @@ class PubSubRouter:
                 del known[topic]
                 self._forget_subscriber(peer, topic)
                 self._on_peer_left_topic(peer, topic, now, effects)
+        state.topics = tuple(known)
         if filtered:
             effects.append(trace.Refuse(peer, reasons.FILTERED_SUBSCRIPTION, count=filtered))
         if refused:

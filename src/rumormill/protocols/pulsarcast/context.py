@@ -25,6 +25,7 @@ import msgspec
 from rumormill.core import trace
 from rumormill.core.answer_times import AnswerTimes
 from rumormill.core.effects import ById, Disconnect, Effects, FromOffset, Load, Mail, Notes, Send
+from rumormill.core.history import HistoryQuery
 from rumormill.core.identity import Identity
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import Loaded
@@ -74,6 +75,10 @@ class BlockFound(News, frozen=True):
 
 class FeedRead(News, frozen=True):
     """What the log has of a topic has been read."""
+
+
+class FeedRenewed(News, frozen=True):
+    """What the log has of a topic after it has changed is known, or we have left the tree."""
 
 
 class TreeEntered(News, frozen=True):
@@ -329,7 +334,7 @@ class Context:
         self,
         operation: msgspec.Struct,
         topic: Topic,
-        query: ById | FromOffset | Notes,
+        query: ById | FromOffset | Notes | HistoryQuery,
         effects: Effects,
     ) -> bool:
         """Ask the log; the operation goes on with what it has. False when too much is asked."""

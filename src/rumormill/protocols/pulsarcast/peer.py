@@ -44,6 +44,7 @@ from rumormill.protocols.pulsarcast.history.fetching import EventFetching
 from rumormill.protocols.pulsarcast.history.missing import MissingParents
 from rumormill.protocols.pulsarcast.history.reading import HistoryReading
 from rumormill.protocols.pulsarcast.history.refetching import Refetching
+from rumormill.protocols.pulsarcast.history.rereading import Rereading
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
 from rumormill.protocols.pulsarcast.tree.edges import ParentSearch
 from rumormill.protocols.pulsarcast.tree.kept_requests import KeptRequests
@@ -91,6 +92,7 @@ class PulsarcastPeer:
         self._missing = MissingParents(shared, trees, feeds, events, fetcher)
         self._refetching = Refetching(shared, feeds, self._missing)
         compared = self._reconciliation = Reconciliation(shared, trees, feeds, self._missing)
+        self._rereading = Rereading(shared, feeds, compared)
         requests = self._requests = Requests(shared, trees, feeds, events)
         parents = self._parents = ParentSearch(shared, trees, self.dht, events, requests, compared)
         membership = self.membership = TreeMembership(
@@ -236,6 +238,10 @@ class PulsarcastPeer:
             self.dht.handle(event, now, effects)
         else:
             self._operations.tell(event, now, effects)
+
+    def _on_log_changed(self, event: inputs.LogChanged, now: float, effects: Effects) -> None:
+        self.topics.keep_again(effects)
+        self._rereading.begin(effects)
 
     # What peers send.
 
@@ -388,6 +394,7 @@ _HANDLERS: dict[type, Callable[[PulsarcastPeer, Any, float, Effects], None]] = {
     inputs.Stored: PulsarcastPeer._on_stored,
     inputs.NotStored: PulsarcastPeer._on_stored,
     inputs.Loaded: PulsarcastPeer._on_loaded,
+    inputs.LogChanged: PulsarcastPeer._on_log_changed,
     inputs.Command: PulsarcastPeer._on_command,
     inputs.PeerConnected: PulsarcastPeer._on_peer_connected,
     inputs.PeerDisconnected: PulsarcastPeer._on_peer_disconnected,

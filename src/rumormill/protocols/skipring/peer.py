@@ -323,6 +323,11 @@ class SkipRing:
         elif read in self.members:
             self.members[read].publications.restore(event.events, now, effects)
 
+    def _on_log_changed(self, event: inputs.LogChanged, now: float, effects: Effects) -> None:
+        self._reads.forget_histories()
+        for member in self.members.values():
+            member.publications.read_anew(effects)
+
     def _on_command(self, event: inputs.Command, now: float, effects: Effects) -> None:
         body = event.body
         view, error = None, ""
@@ -463,6 +468,7 @@ _HANDLERS: dict[type[inputs.Input], Callable[..., None]] = {
     inputs.Stored: SkipRing._on_stored,
     inputs.NotStored: SkipRing._on_not_stored,
     inputs.Loaded: SkipRing._on_loaded,
+    inputs.LogChanged: SkipRing._on_log_changed,
     inputs.Command: SkipRing._on_command,
     inputs.Validated: SkipRing._on_validated,
     inputs.SendDropped: SkipRing._on_send_dropped,

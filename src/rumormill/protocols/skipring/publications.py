@@ -148,6 +148,12 @@ class Publications:
         self._unstored.clear()
         self._reads.read_history(self.topic, effects)
 
+    def read_anew(self, effects: Effects) -> None:
+        """Fill another trie: the log has changed. What it is taking now, it takes."""
+        self.trie = PatriciaTrie(self._config.key_bits)
+        self.whole = False
+        self._reads.read_history(self.topic, effects)
+
     def restore(self, events: Sequence[Event], now: float, effects: Effects) -> None:
         """Take a piece of the history.
 

@@ -70,8 +70,12 @@ class Reads:
 
     def restart(self) -> None:
         """Expect no answer any more to what was asked so far."""
-        self._unread.clear()
+        self.forget_histories()
         self._answers.clear()
+
+    def forget_histories(self) -> None:
+        """Read no more of any topic, nor expect what is being read."""
+        self._unread.clear()
         self._piece = None
 
     def read_history(self, topic: Topic, effects: Effects) -> None:

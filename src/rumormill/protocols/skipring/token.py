@@ -10,9 +10,10 @@ label is two or three places away on the ring, and the sorted ring takes it in (
 token goes from the label 0 along the list to its end and from there to the supervisor, which sends
 it off again. On its way it counts the subscribers, notes labels of SR(n) that nobody has, and gives
 one of these to the next subscriber whose label is beyond n, or not above the one before it:
-CHECKLABELS of Algorithm 3, in passing. A subscriber that a token has not visited for long asks the
-supervisor, and so does, every few intervals, one that is the lowest it knows of without the label
-0: both are introduced to the subscriber at 0, which is how separate components become one.
+CHECKLABELS of Algorithm 3, in passing. A subscriber that no token has visited for some rounds, as
+the last one's count has it, asks the supervisor, and so does, every few intervals, one that is the
+lowest it knows of without the label 0: both are introduced to the subscriber at 0, which is how
+separate components become one.
 
 A token is held for an interval at each subscriber, or passed on at once as long as the last round
 found something to repair or somebody came or went: "the supervisor may adjust the speed".
@@ -34,7 +35,6 @@ from rumormill.protocols.skipring.labels import (
     CIRCLE,
     Label,
     label_of,
-    length_of,
     number_of,
     ring_neighbours,
 )
@@ -48,9 +48,11 @@ trip or two."""
 QUICK_HOPS: Final = 8
 """Subscribers that a quick token is expected to visit in an interval. Our choice: a tenth of a
 second each; where they take longer, patience grows."""
+FIRST_WAIT: Final = 64
 LONGEST_WAIT: Final = 1 << 14
-"""Intervals after which a subscriber asks for a token whatever its labels say. Our choice: false
-labels must not make it wait for ever, and larger rings can bear a few requests."""
+"""Intervals after which a subscriber asks for a token that has never come, and after which it asks
+whatever a token said. Our choice: it waits twice as long each time, so that in a large ring, where
+a round takes long, few ask, and in one that a fault has torn nobody waits for what is false."""
 
 
 class TokenSubscriber(Subscriber):
@@ -58,6 +60,8 @@ class TokenSubscriber(Subscriber):
 
     _waited = 0
     """Intervals since a token came, or since we asked for one."""
+    _patience = FIRST_WAIT
+    """After how many we ask."""
     _held: Token | None = None
     _ripe = False
     """Whether the token has been here since the last interval, so that it may go."""
@@ -84,15 +88,11 @@ class TokenSubscriber(Subscriber):
             return
         self._waited += 1
         lowest = self.left is None and own.label and not self._waited % LOWEST_ASKS
-        if lowest or self._waited >= self._longest_wait(own):
-            self._waited = self._waited if lowest else 0
+        if lowest:
             self._request(self.id, effects)
-
-    def _longest_wait(self, own: Reference) -> int:
-        """Some rounds of a token, as far as labels tell how many subscribers there are."""
-        known = (own, self.left, self.right, self.ring)
-        longest = max([length_of(each.label) for each in known if each is not None])
-        return min((8 << longest) + 16, LONGEST_WAIT)
+        elif self._waited >= self._patience:
+            self._waited, self._patience = 0, min(2 * self._patience, LONGEST_WAIT)
+            self._request(self.id, effects)
 
     def receive(self, sender: PeerId, message: Letter, effects: Effects) -> None:
         """Take a letter of this topic's ring."""
@@ -106,7 +106,7 @@ class TokenSubscriber(Subscriber):
     def _visit(self, own: Reference, token: Token, effects: Effects) -> None:
         """Let a token find the lowest, then count us, and pass it on soon."""
         left, right = self.left, self.right
-        self._waited = 0
+        self._waited, self._patience = 0, min(8 * token.count + FIRST_WAIT, LONGEST_WAIT)
         if not token.seen and left is not None and precedes(left, own):
             self._held, self._ripe = token, False
             return

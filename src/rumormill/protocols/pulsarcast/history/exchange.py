@@ -194,6 +194,23 @@ class Reconciliation:
             soon = min(self._context.config.sync_settle, self._context.config.refresh_interval)
             self._trees.arm(branch, min(branch.due, now + soon), effects)
 
+    def compare_from(self, feed: Feed, date: int, now: float, effects: Effects) -> None:
+        """What we have since a date is another than we said: compare it, with the parent if there
+        is one that can, else with a child; the others see it when they compare."""
+        branch = self._trees.branches[feed.topic]
+        if branch.silent:
+            return
+        above = branch.parent is not None and not self._context.is_original(branch.parent)
+        if above or branch.candidate is not None:
+            feed.catching_up = True
+            self.tell_wish(branch, now, effects)
+            return
+        for peer, child in branch.children.items():
+            if not child.silent and not child.original:
+                end = milliseconds(now + self._context.config.max_clock_skew)
+                self.fetch(feed, peer, date, end, NewsFetch(), now, effects)
+                return
+
     # What was passed on.
 
     def on_news_timer(self, topic: bytes, now: float, effects: Effects) -> None:

@@ -9,10 +9,12 @@ is known (`timeline`) two things make it up:
 - `Feed` itself, with the last events as they were signed, since when events concern us, and where
   we are asked to publish, which requests have become events.
 
-A `Walk` goes through a feed for what a neighbour asks.
+When the log has changed, it is read beside the feed, into another (`Feed.next`) that gets all that
+comes meanwhile as well; then the feed takes over what that one knows. What lives in memory alone,
+events that wait and whom we agreed with, stays.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
@@ -25,17 +27,16 @@ from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import Loaded
 from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.config import PulsarcastConfig
-from rumormill.protocols.pulsarcast.context import Context, FeedRead, PeerOperation
+from rumormill.protocols.pulsarcast.context import Context, FeedRead
 from rumormill.protocols.pulsarcast.format import cid as cids
-from rumormill.protocols.pulsarcast.format.additions import Fetch
-from rumormill.protocols.pulsarcast.format.codec import encode_event, read_back, stored
+from rumormill.protocols.pulsarcast.format.codec import read_back, stored
 from rumormill.protocols.pulsarcast.format.descriptors import (
     EventDescriptor,
     EventLinking,
     TopicDescriptor,
 )
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent
-from rumormill.protocols.pulsarcast.history.timeline import Timeline, milliseconds, whole
+from rumormill.protocols.pulsarcast.history.timeline import Timeline, milliseconds
 
 _RECENT: Final = 1024
 """Events that can be handed out without reading the log; our choice: what neighbours miss is
@@ -195,6 +196,16 @@ class Feed:
         self._whole = since is not None and since < 0
         self._newest = self._oldest = None if since is None or self._whole else round(since * 1000)
         self._first_offset: int | None = None
+        self.reading, self._made = 0, (now, since)
+        """The number of the read that fills it, and since when it is there."""
+        self.next: Feed | None = None
+        """The same feed as the log has it now, while that is being read."""
+
+    def anew(self) -> "Feed":
+        """The same feed as it was before anything was read."""
+        feed = Feed(self.descriptor, self._config, self._own, *self._made)
+        feed.early, feed.early_room = self.early, self.early_room
+        return feed
 
     def take(self, events: Sequence[Event]) -> None:
         """Take in what was kept of the topic before: a peer that returns goes on where it was."""
@@ -216,11 +227,45 @@ class Feed:
         """All that was kept has been taken in."""
         if self._newest is not None and self._oldest is not None:
             self.synced = min(self.synced, self._newest)
-            self.horizon = self.cover = min(self.horizon, self._oldest)
-            self.passed_on = min(self.passed_on, self._newest if self._whole else self._oldest)
+            self._reach_back(self._newest, self._oldest)
             self.tip = self.last if self.ordered else None
         if self._whole:
             self.want_all()
+
+    def _reach_back(self, newest: int, oldest: int) -> None:
+        """What the log has concerns us, and those below us."""
+        self.horizon, self.cover = min(self.horizon, oldest), min(self.cover, oldest)
+        self.passed_on = min(self.passed_on, newest if self._whole else oldest)
+
+    def take_over(self, kept_from: int, now: float) -> int | None:
+        """Know what the log has now, which has been read into `next`.
+
+        Return the first date of which that is not what we knew, as far as it concerns us: from
+        there on all is to be compared. What is dated before `kept_from` retention has deleted: it
+        is still known, so that nobody is asked for it.
+        """
+        fresh, before = self.next, self.timeline
+        assert fresh is not None
+        timeline = fresh.timeline
+        for cid, date in before.dates.items():
+            if date < kept_from or cid in self.hold.held:
+                timeline.add(cid, date)
+        if fresh._newest is not None and fresh._oldest is not None:
+            self._reach_back(fresh._newest, fresh._oldest)
+        since = max(self.cover, before.start, timeline.start)
+        changed = timeline.first_difference(before, since)
+        self.timeline, self.next = timeline, None
+        timeline.late = before.late
+        if changed is not None:
+            self.synced = min(self.synced, changed)
+            timeline.note_late(changed, now)
+        self._granted, self._first_offset = fresh._granted, fresh._first_offset
+        self.recent = {cid: each for cid, each in self.recent.items() if cid in timeline.dates}
+        if self.last not in timeline.dates:
+            self.last = fresh.last
+        if self.ordered and self.tip not in timeline.dates:
+            self.tip = fresh.last
+        return changed
 
     def want_all(self) -> None:
         """The application wants all that there ever was, but not again what the log has deleted."""
@@ -261,12 +306,13 @@ class Feed:
         """Remember an event. One that comes late and is passed on is compared with the parent once
         more, and for a while with all children: what was agreed upon without it no longer holds."""
         cid = signed.cid
+        if self.next is not None:
+            self.next.add(signed, date, now)
         if not self.timeline.add(cid, date):
             return
         if self.passed_on <= date < self.synced:
             self.synced = date
-            self.timeline.late.pop(whole(date), None)
-            self.timeline.late[whole(date)] = now
+            self.timeline.note_late(date, now)
         if self._most_granted and signed.event.author != self._own:
             self._note_request(signed)
         recent = self.recent
@@ -289,6 +335,8 @@ class Feed:
         """An event could not be stored: it is not known, and there is something to be compared."""
         self.synced = min(self.synced, self.timeline.dates.get(cid, self.synced))
         self.timeline.remove(cid)
+        if self.next is not None:
+            self.next.timeline.remove(cid)
         self.recent.pop(cid, None)
         self.lost[cid] = None
         self.lost_again = True
@@ -327,75 +375,11 @@ def is_ordered(descriptor: TopicDescriptor) -> bool:
     return descriptor.allowed_publishers == only and linking is EventLinking.LAST_SEEN
 
 
-class FetchAnswer(PeerOperation, frozen=True):
-    """A neighbour asks for events, and the log is read for it."""
-
-    question: Fetch
-    asking: tuple[bytes, ...] = ()
-    """What the log is asked for now."""
-    asked: tuple[bytes, ...] = ()
-    """What it was asked for before."""
-    read: tuple[SignedEvent, ...] = ()
-    """What it had of that."""
-
-
-class Walk:
-    """What a question finds: the wanted events and their ancestors, parents first."""
-
-    def __init__(self, feed: Feed, answer: FetchAnswer, config: PulsarcastConfig) -> None:
-        question = self._question = answer.question
-        self._feed = feed
-        self._asked = dict.fromkeys(answer.asked)
-        self._read = {signed.cid: signed for signed in answer.read}
-        self._most = self._left = config.fetch_batch
-        self._room = config.limits.rpc_bytes // 2
-        self._unread: list[bytes] = []
-        self.found: dict[bytes, SignedEvent] = {}
-        self.missing: list[bytes] = []
-        for cid in question.wanted:
-            if cid != question.topic:
-                chain = list(self._chain(cid))
-                if not chain and cid not in self.found:
-                    self.missing.append(cid)
-                self.found.update((signed.cid, signed) for signed in reversed(chain))
-
-    def _chain(self, cid: bytes) -> Iterator[SignedEvent]:
-        """An event and so many before it, as far as they are known, wanted and fit."""
-        question = self._question
-        wanted: bytes | None = cid
-        for _ in range(question.ancestors + 1):
-            if wanted is None or wanted == question.known or self._left <= 0 or self._room <= 0:
-                return
-            signed = None if wanted in self.found else self._get(wanted)
-            if signed is None:
-                return
-            yield signed
-            self._left -= 1
-            self._room -= len(encode_event(signed))
-            wanted = signed.event.parent
-
-    def _get(self, cid: bytes) -> SignedEvent | None:
-        signed = self._feed.at_hand(cid) or self._read.get(cid)
-        if signed is None and cid in self._feed.timeline and cid not in self._asked:
-            self._unread.append(cid)
-        return signed
-
-    def to_read(self) -> tuple[bytes, ...]:
-        """What the log should be asked for: events that are known and not at hand, and where the
-        chain before one is wanted, its neighbours by date, which are probably that."""
-        most, asked = self._most, self._asked
-        if len(asked) >= 2 * most:
-            return ()
-        ids = dict.fromkeys(self._unread)
-        if ids and self._question.ancestors:
-            ids |= dict.fromkeys(self._feed.timeline.before(self._unread[0], most))
-        return tuple([cid for cid in ids if cid not in asked and cid not in self.found])[:most]
-
-
 class FeedReading(msgspec.Struct, frozen=True):
     """A feed is being read from the log."""
 
     topic: bytes
+    number: int
 
 
 class Feeds:
@@ -405,35 +389,67 @@ class Feeds:
         self._context = context
         self.open: dict[bytes, Feed] = {}
         self.opening: dict[bytes, Feed] = {}
+        """What is being read: the feeds that are about to open, and the next of open ones."""
+        self._reads = 0
         context.operations.steps[FeedReading, Loaded] = self._on_loaded
 
     def read(
         self, descriptor: TopicDescriptor, since: float | None, now: float, effects: Effects
     ) -> None:
         """Read what the log has of a topic; `FeedRead` follows."""
-        topic = descriptor.cid
         config, own = self._context.config, self._context.id
-        self.opening[topic] = Feed(descriptor, config, own, milliseconds(now), since)
+        self._begin(Feed(descriptor, config, own, milliseconds(now), since), effects)
+
+    def read_anew(self, effects: Effects) -> None:
+        """The log has changed: read again what is open, and what was being read."""
+        feeds = {**self.opening, **self.open}
+        self.opening.clear()
+        for topic, feed in feeds.items():
+            fresh = feed.anew()
+            if topic in self.open:
+                feed.next = fresh
+            self._begin(fresh, effects)
+
+    def _begin(self, feed: Feed, effects: Effects) -> None:
+        self._reads += 1
+        feed.reading = self._reads
+        self.opening[feed.topic] = feed
         if len(self.opening) <= _MOST_READING:
-            self._load(self.opening[topic], 0, effects)
+            self._load(feed, 0, effects)
 
     def _load(self, feed: Feed, offset: int, effects: Effects) -> None:
-        self._context.load(FeedReading(feed.topic), feed.text, FromOffset(offset), effects)
+        reading = FeedReading(feed.topic, feed.reading)
+        self._context.load(reading, feed.text, FromOffset(offset), effects)
 
     def _on_loaded(
         self, reading: FeedReading, loaded: Loaded, now: float, effects: Effects
     ) -> None:
-        feed = self.opening[reading.topic]
+        feed = self.opening.get(reading.topic)
+        if feed is None or feed.reading != reading.number:
+            return  # of the log as it was, or of a tree that we have left
         feed.take(loaded.events)
         if loaded.more and loaded.events:
             self._load(feed, loaded.events[-1].offset + 1, effects)
             return
-        del self.opening[reading.topic]
-        for following in islice(self.opening.values(), _MOST_READING - 1, _MOST_READING):
-            self._load(following, 0, effects)
-        feed.open()
-        self.open[reading.topic] = feed
+        self._end_reading(reading.topic, effects)
+        if reading.topic not in self.open:
+            feed.open()
+            self.open[reading.topic] = feed
         self._context.operations.tell(FeedRead(reading.topic), now, effects)
+
+    def _end_reading(self, topic: bytes, effects: Effects) -> None:
+        """A feed need not be read any more: the next one may."""
+        place = list(self.opening).index(topic)
+        del self.opening[topic]
+        if place < _MOST_READING:
+            for following in islice(self.opening.values(), _MOST_READING - 1, _MOST_READING):
+                self._load(following, 0, effects)
+
+    def close(self, topic: bytes, effects: Effects) -> Feed | None:
+        """We leave a tree: what we knew of the topic is in the log."""
+        if topic in self.opening:
+            self._end_reading(topic, effects)
+        return self.open.pop(topic, None)
 
     def take_early(self, peer: PeerId, signed: SignedEvent, effects: Effects) -> None:
         """An event came for a topic whose feed is not open: it waits for that, or is refused."""

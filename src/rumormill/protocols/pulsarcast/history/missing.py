@@ -31,13 +31,8 @@ from rumormill.protocols.pulsarcast.format.codec import read_back
 from rumormill.protocols.pulsarcast.format.rpc import addition
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent
 from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher
-from rumormill.protocols.pulsarcast.history.feed import (
-    Feed,
-    Feeds,
-    FetchAnswer,
-    Walk,
-    unread_of,
-)
+from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, unread_of
+from rumormill.protocols.pulsarcast.history.walk import FetchAnswer, Walk
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
 from rumormill.protocols.pulsarcast.tree.trees import Trees
 

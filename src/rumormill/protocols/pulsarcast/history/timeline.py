@@ -9,6 +9,10 @@ BUCKET: Final = 1000
 """Milliseconds per bucket; our choice: a range's ends are as exact as settling times need."""
 
 
+_END: Final = 1 << 63
+"""After all dates."""
+
+
 class Timeline:
     """The ids of one topic's events, by date in milliseconds.
 
@@ -69,6 +73,19 @@ class Timeline:
         if date is not None:
             self._buckets[date // BUCKET].remove(cid)
             self._sums[date // BUCKET] ^= int.from_bytes(tail(cid))
+
+    def note_late(self, date: int, now: float) -> None:
+        """Others may have agreed with us on a date, of which something has come or gone since."""
+        self.late.pop(whole(date), None)
+        self.late[whole(date)] = now
+
+    def first_difference(self, other: "Timeline", since: int) -> int | None:
+        """The first bucket, from that of a date on, of which another has other events."""
+        numbers = dict.fromkeys((*self._numbers(since, _END), *other._numbers(since, _END)))
+        for number in sorted(numbers):
+            if self._sums.get(number, 0) != other._sums.get(number, 0):
+                return number * BUCKET
+        return None
 
     def _forget_oldest(self) -> None:
         oldest = self._order.pop(0)

@@ -219,6 +219,13 @@ class KnownTopics:
             self._kept[descriptor.cid] = since
             effects.append(KeepNote(note_of(descriptor, since)))
 
+    def keep_again(self, effects: Effects) -> None:
+        """The log has changed, and may lack notes of ours: have it keep what it had."""
+        for cid, since in self._kept.items():
+            effects.append(KeepNote(note_of(self._known[cid], since)))
+        for cid, since in self._wished.items():
+            effects.append(KeepNote(wish_of(cid, since)))
+
     def versions(self, descriptor: TopicDescriptor) -> list[TopicDescriptor]:
         """All versions of a topic that are at hand, the oldest first."""
         meta = descriptor.meta

@@ -17,6 +17,7 @@ from rumormill.protocols.pulsarcast.context import (
     BranchTimer,
     Context,
     FeedRead,
+    FeedRenewed,
     ParentSettled,
     TopicFound,
     TreeEntered,
@@ -135,7 +136,8 @@ class TreeMembership:
     @property
     def full(self) -> bool:
         """Whether no further topic fits."""
-        entered = len(self._trees.branches) + len(self._feeds.opening)
+        entering = [topic for topic in self._feeds.opening if topic not in self._feeds.open]
+        entered = len(self._trees.branches) + len(entering)
         return entered >= self._context.config.max_topics
 
     def enter(
@@ -205,9 +207,10 @@ class TreeMembership:
         lost = [*branch.children] if parent is None else [*branch.children, parent]
         effects += [trace.Prune(peer, text) for peer in lost]
         effects.append(CancelTimer(BranchTimer(topic)))
-        feed = self._feeds.open.pop(topic, None)
+        feed = self._feeds.close(topic, effects)
         for held in () if feed is None else feed.hold.held:
             self._operations.tell(ParentSettled(held), now, effects)
+        self._operations.tell(FeedRenewed(topic), now, effects)
         self._reconciliation.end(topic, now, effects)
         if topic not in self.subscriptions:
             self._operations.tell(WayFound(topic, reasons.NOT_SERVED), now, effects)

@@ -23,6 +23,7 @@ from rumormill.protocols.pulsarcast.context import (
     BlockFound,
     Context,
     EventStored,
+    FeedRenewed,
     ParentSettled,
     RequestAnswered,
     TopicFound,
@@ -98,6 +99,7 @@ class Publishing:
             (Publication, TreeEntered): self._on_tree,
             (Publication, BlockFound): self._on_parent,
             (Publication, ParentSettled): self._on_settled,
+            (Publication, FeedRenewed): self._on_renewed,
             (Publication, RequestAnswered): self._on_answer,
             (Unspoken, EventStored): self._on_stored,
         }
@@ -129,7 +131,7 @@ class Publishing:
     def _can_at_once(self, cid: bytes) -> bool:
         """Whether an event can be made and appended without anything coming first."""
         feed, own = self._feeds.open.get(cid), self._context.id
-        if feed is None:
+        if feed is None or feed.next is not None:
             return False
         return feed.descriptor.may_publish(own) or not feed.descriptor.may_request(own)
 
@@ -168,16 +170,34 @@ class Publishing:
     def _on_tree(
         self, publication: Publication, news: TreeEntered, now: float, effects: Effects
     ) -> None:
-        cid, parent = publication.topic, publication.parent
+        cid = publication.topic
         feed = None if news.error else self._membership.stay_to_publish(cid, now, effects)
         if feed is None:
             self._fail(publication, news.error or reasons.NOT_SERVED, effects)
+        else:
+            self._link(feed, publication, now, effects)
+
+    def _link(self, feed: Feed, publication: Publication, now: float, effects: Effects) -> None:
+        """Have what it is to follow, when it is known what the log has."""
+        cid, parent = publication.topic, publication.parent
+        if feed.next is not None:
+            if not self._context.operations.wait(FeedRenewed, cid, publication):
+                self._fail(publication, reasons.WAITING_FULL, effects)
         elif parent is None or parent in feed.timeline:
             self._follow(feed, publication, now, effects)
         else:
             sources = self._trees.neighbours(cid)
             if not self._fetcher.seek(parent, cid, sources, publication, now, effects):
                 self._fail(publication, reasons.NO_SUCH_PARENT, effects)
+
+    def _on_renewed(
+        self, publication: Publication, _: FeedRenewed, now: float, effects: Effects
+    ) -> None:
+        feed = self._feeds.open.get(publication.topic)
+        if feed is None:
+            self._fail(publication, reasons.NOT_SERVED, effects)
+        else:
+            self._link(feed, publication, now, effects)
 
     def _on_parent(
         self, publication: Publication, news: BlockFound, now: float, effects: Effects
@@ -186,6 +206,8 @@ class Publishing:
         feed = self._events.on_found(news, now, effects)
         if feed is None or news.about not in feed.timeline:
             self._fail(publication, reasons.NO_SUCH_PARENT, effects)
+        elif feed.next is not None:
+            self._link(feed, publication, now, effects)
         else:
             self._follow(feed, publication, now, effects)
 
@@ -203,6 +225,8 @@ class Publishing:
         feed = self._feeds.open.get(publication.topic)
         if feed is None:
             self._fail(publication, reasons.NOT_SERVED, effects)
+        elif feed.next is not None:
+            self._link(feed, publication, now, effects)
         else:
             self._compose(feed, publication, now, effects)
 

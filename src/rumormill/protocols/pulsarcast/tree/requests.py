@@ -171,7 +171,7 @@ class Requests:
         """A peer asks, or passes on somebody's request."""
         cid, topic = signed.cid, signed.event.topic
         feed = self._feeds.open.get(topic)
-        if topic in self._feeds.opening:
+        if topic in self._feeds.opening or (feed is not None and feed.next is not None):
             # It comes again, when we can tell what it has to be linked to.
             self._context.refuse(peer, reasons.NOT_READ, topic, 0.0, now, effects)
         elif feed is None:
