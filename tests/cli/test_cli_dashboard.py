@@ -1,5 +1,6 @@
 """`rumormill dashboard`, `top`, and `sim --dashboard`: what is printed, served and refused."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -69,6 +70,15 @@ def test_a_running_node_has_a_page_until_ctrl_c(node: Path) -> None:
     assert rumormill("pub", "news", "again", "--home", node).returncode == 0
 
 
+def test_who_lets_others_in_without_tls_is_told_so(node: Path) -> None:
+    """On the loopback nobody is told anything."""
+    for host, told in (("127.0.0.1", False), ("0.0.0.0", True)):
+        with Terminal("dashboard", "--listen", f"{host}:0", "--home", node) as shown:
+            shown.prints()
+            shown.stop()
+        assert any("without TLS" in line for line in shown.errors) == told
+
+
 def test_a_dashboard_elsewhere_is_shown_by_its_address(node: Path, tmp_path: Path) -> None:
     """Beside a home, under the name of the file that has it; the token is on no page."""
     here = ("--listen", "127.0.0.1:0", "--home", node)
@@ -101,6 +111,29 @@ def test_top_tells_once_what_the_page_shows(node: Path) -> None:
     assert "news" in screen
     assert "deliveries/s" in screen
     assert "\x1b" not in screen
+
+
+def test_top_fits_into_a_terminal_of_eighty_columns(node: Path) -> None:
+    """Of a long name as much as there is room for; every figure and every heading is whole."""
+    name = "weather/europe/germany/brandenburg/berlin"
+    assert rumormill("pub", name, "x" * 5000, "--home", node).returncode == 0
+    ours, theirs = pty.openpty()
+    command = (*RUMORMILL, "top", "--once", "--home", str(node))
+    narrow = environment() | {"COLUMNS": "80"}
+    with subprocess.Popen(command, stdout=theirs, env=narrow) as top:
+        os.close(theirs)
+        seen = b""
+        with contextlib.suppress(OSError):  # when nobody has the other end any more
+            while piece := os.read(ours, 65536):
+                seen += piece
+    os.close(ours)
+    assert top.returncode == 0
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", seen.decode()).splitlines()
+    (heads,) = [" ".join(line.split()) for line in lines if line.startswith("topic")]
+    assert heads == "topic a second delivered copies peers mesh next size"
+    (row,) = [line for line in lines if line.startswith("weather/europe")]
+    assert re.fullmatch(r"weather/europe\S*…( +\S+){6} +5\.\d kB", row)
+    assert all(len(line) <= 80 for line in lines)
 
 
 def test_top_ends_with_q(node: Path) -> None:

@@ -27,7 +27,7 @@ from rumormill.daemon.endpoint import DASHBOARD_ENDPOINT, Endpoint, dashboard_en
 from rumormill.daemon.homes import MAX_HOMES, HomeSource, HomesSource
 from rumormill.dashboard.http import server_context
 from rumormill.dashboard.lake import WithLake
-from rumormill.dashboard.remote_source import SCHEMES, RemoteSource, parse_address
+from rumormill.dashboard.remote_source import SCHEMES, Address, RemoteSource, parse_address
 from rumormill.dashboard.server import Dashboard
 from rumormill.dashboard.source import VIEWS, Look, NotHere, Source, wanted_sections
 from rumormill.dashboard.trace_source import TraceSource, is_trace
@@ -153,6 +153,9 @@ async def served(
     )
     try:
         url = await (door.start(*endpoint) if options.listen else started(door, endpoint))
+        if not Address(*endpoint, prefix="/", token="", tls=tls is not None).is_private:
+            told = "others reach this page without TLS, so its token and all it shows can be read"
+            print(f"{told} along; --cert and --key prevent it", file=sys.stderr)
         yield url, refused
     finally:
         await door.close()

@@ -202,8 +202,9 @@ def _reasons(counts: Mapping[str, int]) -> str:
 
 def _table(heads: Mapping[str, bool]) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for head, is_number in heads.items():
-        table.add_column(head, justify="right" if is_number else "left", no_wrap=True)
+    for place, (head, is_number) in enumerate(heads.items()):
+        # In a narrow terminal the first column, of names, gives way; figures stay whole.
+        table.add_column(head, justify="right" if is_number else "left", no_wrap=place > 0)
     return table
 
 
@@ -212,7 +213,7 @@ def _topics(shown: Mapping[str, Any], rows: int) -> Table:
     table = _table({"topic": False, **dict.fromkeys(numbers, True)})
     for row in shown["topics"][:rows]:
         table.add_row(
-            Text(_plain(row["title"])[:40]),
+            Text(_plain(row["title"])[:40], no_wrap=True, overflow="ellipsis"),
             as_number(row["rate"]),
             f"{row['delivered']:,}",
             f"{row['duplicates']:,}",
