@@ -15,12 +15,9 @@ from ipaddress import IPv4Interface
 from typing import Any
 
 import msgspec
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from rumormill.core.errors import LocalError, PeerError
 from rumormill.daemon import control_messages, flight_messages
-from rumormill.libp2p import noise as noise_module
-from rumormill.libp2p import pnet as pnet_module
 from rumormill.libp2p.autonat import DialBack, decode_message, encode_message
 from rumormill.libp2p.circuit import HopMessage, StopMessage, unseal_voucher
 from rumormill.libp2p.dcutr import PunchMessage
@@ -70,22 +67,6 @@ UPGRADE = (
     b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
 )
 PROTOCOLS = ("/noise", "/yamux/1.0.0", "/meshsub/1.2.0")
-
-
-class _KnownSecrets:
-    """The secret keys of handshakes here are always the same two."""
-
-    from_private_bytes = functools.cache(X25519PrivateKey.from_private_bytes)
-
-
-@functools.cache
-def derive_once() -> None:
-    """Keep what two targets derive from the same bytes each time, two thirds of their time.
-
-    For a process that does nothing but fuzz: it is the package's own code that is made to do so.
-    """
-    pnet_module.hsalsa20 = functools.lru_cache(4096)(pnet_module.hsalsa20)
-    noise_module.X25519PrivateKey = _KnownSecrets  # type: ignore[misc,assignment]
 
 
 class Target(msgspec.Struct, frozen=True):

@@ -1,5 +1,6 @@
 """Backup, restore, export, compact and repair from the command line, beside a running node."""
 
+import asyncio
 import json
 import os
 import signal
@@ -11,6 +12,8 @@ import pytest
 
 from live_nodes import run
 from processes import PATIENCE, Program, Terminal, environment, rumormill
+from rumormill.cli.session import by_the_node
+from rumormill.cli.settings import Resolved
 from rumormill.core.event import Event
 from rumormill.log import EventLog, Retention, export_parquet
 from rumormill.node.node import Node
@@ -280,3 +283,19 @@ def test_a_supervisor_that_does_not_listen_is_no_reason_to_fail(home: Path, tmp_
     with Terminal("node", "--home", home, NOTIFY_SOCKET=str(tmp_path / "nobody")) as node:
         node.prints()
         assert node.stop() == 0
+
+
+def test_what_a_command_does_alone_an_interrupt_ends_at_once(home: Path) -> None:
+    """It runs in no event loop, which would let it finish first; and an import that cannot be
+    makes no home."""
+    resolved = Resolved({"home": str(home)}, {}, {})
+
+    def alone() -> str:
+        with pytest.raises(RuntimeError):
+            asyncio.get_running_loop()
+        return "done"
+
+    assert by_the_node(resolved, lambda client: client.compact(), alone) == "done"
+    refused = rumormill("import", home / "none.parquet", "--home", home)
+    assert (refused.returncode, "there is no file" in refused.stderr) == (1, True)
+    assert not home.exists()

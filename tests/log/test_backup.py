@@ -269,3 +269,30 @@ def test_reading_by_time_goes_on_behind_what_a_repair_gave_up(home: Path) -> Non
         found = log.read_since("news", times[5])
         assert [event.offset for event in found] == [5, 6, *range(8, 20)]
         assert [event.offset for event in log.read_since("news", times[7])] == [*range(8, 20)]
+
+
+@pytest.mark.parametrize("what", ["restore", "repair"])
+def test_who_is_interrupted_leaves_nothing_half_made(
+    what: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C in the middle: nothing of the other database stays, and the log has what it had."""
+    with EventLog(home) as log:
+        fill(log, 100)
+    backup(home, tmp_path / "copy")
+    damage(home, 42)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for name in ("backup", "repair"):  # both make the other database, and then copy notes into it
+        module = sys.modules[f"rumormill.log.{name}"]
+        monkeypatch.setattr(module, "copy_notes", interrupt)
+    mend = {
+        "restore": lambda: restore(tmp_path / "copy", home, replace=True),
+        "repair": lambda: repair(home),
+    }
+    with pytest.raises(KeyboardInterrupt):
+        mend[what]()
+    assert not [path.name for path in home.iterdir() if path.name.startswith("events-2")]
+    monkeypatch.undo()
+    assert repair(home).events == 99

@@ -15,7 +15,7 @@ import importlib.util
 import logging
 import os
 import secrets
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -103,6 +103,25 @@ async def running_node(
     finally:
         if client is not None:
             await client.close()
+
+
+def by_the_node(
+    resolved: Resolved,
+    ask: Callable[[ControlClient], Awaitable[_Found]],
+    alone: Callable[[], _Found],
+) -> _Found:
+    """What the node of a home is asked to do, or this command does alone where none runs.
+
+    That is work that waits for nothing, so it is done outside an event loop: there an interrupt
+    would wait until it is done.
+    """
+
+    async def asked() -> tuple[_Found] | None:
+        async with running_node(resolved) as client:
+            return None if client is None else (await ask(client),)
+
+    answer = run_async(asked())
+    return alone() if answer is None else answer[0]
 
 
 @contextlib.asynccontextmanager

@@ -12,9 +12,9 @@ import msgspec
 
 from rumormill.cli.grammar import DATA_LOSS, CommandError
 from rumormill.cli.logs import begin
-from rumormill.cli.session import log_to_change, run_async, running_node
+from rumormill.cli.session import by_the_node, log_to_change
 from rumormill.cli.settings import Resolved
-from rumormill.daemon.control_client import held_without_control
+from rumormill.daemon.control_client import ControlClient, held_without_control
 from rumormill.daemon.control_service import Mending
 from rumormill.log.backup import backup, restore
 from rumormill.log.errors import StoreLockedError
@@ -29,7 +29,7 @@ from rumormill.node.verdicts import fault_of
 def run_retention(options: argparse.Namespace) -> int:
     """Show, or delete."""
     resolved = begin(options)
-    lines, left_out = run_async(_retention(resolved, options))
+    lines, left_out = _retention(resolved, options)
     if options.topic is not None and not lines:
         raise CommandError(f"the log of {resolved.home} has no topic {options.topic!r}")
     for line in lines:
@@ -39,17 +39,19 @@ def run_retention(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _retention(
-    resolved: Resolved, options: argparse.Namespace
-) -> tuple[list[RetentionLine], int]:
+def _retention(resolved: Resolved, options: argparse.Namespace) -> tuple[list[RetentionLine], int]:
     topic, rules, apply = options.topic, resolved.retain, options.apply
-    async with running_node(resolved) as client:
-        if client is not None:
-            typed = rules if options.retain else None  # else it has rules of its own
-            found = await client.retention(topic, typed, apply=apply)
-            return found.lines, found.left_out
-    with log_to_change(resolved) if apply else EventLog(resolved.home, read_only=True) as log:
-        return retention_lines(log, rules, topic, apply=apply), 0
+
+    async def ask(client: ControlClient) -> tuple[list[RetentionLine], int]:
+        typed = rules if options.retain else None  # else it has rules of its own
+        found = await client.retention(topic, typed, apply=apply)
+        return found.lines, found.left_out
+
+    def alone() -> tuple[list[RetentionLine], int]:
+        with log_to_change(resolved) if apply else EventLog(resolved.home, read_only=True) as log:
+            return retention_lines(log, rules, topic, apply=apply), 0
+
+    return by_the_node(resolved, ask, alone)
 
 
 def _shown(line: RetentionLine) -> str:
@@ -76,7 +78,7 @@ def run_backup(options: argparse.Namespace) -> int:
 def run_restore(options: argparse.Namespace) -> int:
     """Put a backup in the place of a home's log."""
     resolved, source = begin(options), _path(options.source)
-    report = run_async(_mended(resolved, "restore", str(source), replace=options.replace))
+    report = _mended(resolved, "restore", source, replace=options.replace)
     said = [f"{resolved.home} has what {source} has: {_size(report)}, all verified"]
     empty = [finding.sentence() for finding in report.findings]
     return _tell(
@@ -87,22 +89,24 @@ def run_restore(options: argparse.Namespace) -> int:
     )
 
 
-async def _mended(
-    resolved: Resolved, how: Mending, path: str = "", *, replace: bool = False
+def _mended(
+    resolved: Resolved, how: Mending, path: Path | None = None, *, replace: bool = False
 ) -> Report:
     """What the node of the home does, or this command where none runs."""
-    async with running_node(resolved) as client:
-        if client is not None:
-            return await client.mend(how, path, replace=replace)
-    try:
-        if how == "repair":
-            return repair(resolved.home, resolved.store_config)
-        if how == "restore":
-            return restore(path, resolved.home, replace=replace)
-        with EventLog(resolved.home, resolved.store_config) as log:
-            return Report((), import_parquet(log, path, fault_of()), 0)
-    except StoreLockedError as error:
-        raise CommandError(held_without_control(resolved.home) or str(error)) from None
+
+    def alone() -> Report:
+        try:
+            if how == "restore" and path is not None:
+                return restore(path, resolved.home, replace=replace)
+            if path is None:
+                return repair(resolved.home, resolved.store_config)
+            with EventLog(resolved.home, resolved.store_config) as log:
+                return Report((), import_parquet(log, path, fault_of()), 0)
+        except StoreLockedError as error:
+            raise CommandError(held_without_control(resolved.home) or str(error)) from None
+
+    where = "" if path is None else str(path)
+    return by_the_node(resolved, lambda client: client.mend(how, where, replace=replace), alone)
 
 
 def run_export(options: argparse.Namespace) -> int:
@@ -129,7 +133,9 @@ def run_export(options: argparse.Namespace) -> int:
 def run_import(options: argparse.Namespace) -> int:
     """Take in what was exported, if it proves itself."""
     resolved, path = begin(options), _path(options.file)
-    events = run_async(_mended(resolved, "import", str(path))).events
+    if not path.is_file():
+        raise CommandError(f"there is no file {path}")
+    events = _mended(resolved, "import", path).events
     told = {"home": str(resolved.home), "events": events}
     print(json.dumps(told) if options.json else f"{resolved.home}: {events} events are new")
     return 0
@@ -138,23 +144,23 @@ def run_import(options: argparse.Namespace) -> int:
 def run_compact(options: argparse.Namespace) -> int:
     """Give back space that the log does not use."""
     resolved = begin(options)
-    freed = run_async(_compact(resolved, old=options.old))
+    freed = _compact(resolved, old=options.old)
     print(json.dumps({"freed": freed}) if options.json else f"{freed} bytes given back")
     return 0
 
 
-async def _compact(resolved: Resolved, *, old: bool) -> int:
-    async with running_node(resolved) as client:
-        if client is not None:
-            return await client.compact(old=old)
-    with log_to_change(resolved) as log:
-        return compact(log, old=old)
+def _compact(resolved: Resolved, *, old: bool) -> int:
+    def alone() -> int:
+        with log_to_change(resolved) as log:
+            return compact(log, old=old)
+
+    return by_the_node(resolved, lambda client: client.compact(old=old), alone)
 
 
 def run_repair(options: argparse.Namespace) -> int:
     """Make a damaged log writable again."""
     resolved = begin(options)
-    report = run_async(_mended(resolved, "repair"))
+    report = _mended(resolved, "repair")
     if report.ok:
         print(json.dumps({"findings": []}) if options.json else "nothing is wrong")
         return 0

@@ -130,23 +130,24 @@ def _copy_store(
     target = schema.database_path(home, epoch)
     for leftover in (target, *(target.with_name(target.name + end) for end in ("-wal", "-shm"))):
         leftover.unlink(missing_ok=True)
-    with contextlib.closing(schema.connect_reader(source)) as db:
-        db.execute("VACUUM INTO ?", (str(target),))
-    files.make_private(target)
     empty: list[Finding] = []
-    if before is not None:
-        old = schema.database_path(home, before.epoch)
-        with contextlib.closing(schema.connect_writer(target, DEFAULT_CONFIG)) as db:
-            empty = _go_on_behind(db, before, old)
-            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    descriptor = files.open_own(target)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    files.sync_directory(home)
-    with contextlib.closing(schema.connect_reader(target)) as db:
-        witness, rows = _witness_of(db, epoch)
+    with files.unfinished(target):
+        with contextlib.closing(schema.connect_reader(source)) as db:
+            db.execute("VACUUM INTO ?", (str(target),))
+        files.make_private(target)
+        if before is not None:
+            old = schema.database_path(home, before.epoch)
+            with contextlib.closing(schema.connect_writer(target, DEFAULT_CONFIG)) as db:
+                empty = _go_on_behind(db, before, old)
+                db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        descriptor = files.open_own(target)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        files.sync_directory(home)
+        with contextlib.closing(schema.connect_reader(target)) as db:
+            witness, rows = _witness_of(db, epoch)
     heads = HeadsFile(home / HEADS_NAME, witness, DEFAULT_CONFIG.durability)
     heads.note(witness.generation, rows)
     heads.close()

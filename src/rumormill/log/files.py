@@ -8,6 +8,7 @@ and name, with every error told.
 import contextlib
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -124,3 +125,15 @@ def write_all(descriptor: int, content: bytes) -> None:
     view = memoryview(content)
     while view:
         view = view[os.write(descriptor, view) :]
+
+
+@contextlib.contextmanager
+def unfinished(path: Path) -> Iterator[None]:
+    """While a database is being made; who is interrupted leaves nothing of it."""
+    try:
+        yield
+    except BaseException:
+        for each in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
+            with contextlib.suppress(OSError):
+                each.unlink(missing_ok=True)
+        raise

@@ -18,7 +18,7 @@ from rumormill.log import schema
 from rumormill.log.check import HEADS_NAME, State, examine, find_witness, losses_of
 from rumormill.log.errors import Finding, FindingKind, NotAStoreError, is_damage, translated
 from rumormill.log.event_log import DEFAULT_CONFIG, EventLog
-from rumormill.log.files import sync_directory
+from rumormill.log.files import sync_directory, unfinished
 from rumormill.log.heads import Head, HeadsFile, Witness
 from rumormill.log.index_check import check_index
 from rumormill.log.index_rows import get_record, get_refusals, likely_window
@@ -114,8 +114,11 @@ def _rebuild(
     path = schema.database_path(home, epoch)
     fresh = Witness(store_id, epoch, config.heads_sync_commits, True, heads={})
     fresh.generation = 1 + max(state.generation, witness.generation if witness else 0)
-    schema.secure_database(path)
-    with contextlib.closing(schema.connect_writer(path, config)) as target, translated(str(home)):
+    with (
+        unfinished(path),
+        contextlib.closing(_new_database(path, config)) as target,
+        translated(str(home)),
+    ):
         schema.create_schema(target, store_id)
         builder = _Builder(source, target, fresh.generation)
         for row, head in _pairs(state, witness):
@@ -137,6 +140,11 @@ def _rebuild(
         if finding.topic is None or finding.kind is FindingKind.FORKED
     ]
     return Report(tuple(findings), builder.events, builder.size)
+
+
+def _new_database(path: Path, config: StoreConfig) -> sqlite3.Connection:
+    schema.secure_database(path)
+    return schema.connect_writer(path, config)
 
 
 class _Builder:

@@ -175,6 +175,7 @@ def test_prunes_for_ever_new_topics_leave_nothing_behind() -> None:
     for batch in range(50):
         prunes = tuple(Prune(f"topic {batch} {n}", (), 2**64 - 1) for n in range(1000))
         victim.attack(prune=prunes)
+    victim.beat()
     assert table_sizes(victim.router) == before
     victim.still_works()
 

@@ -185,7 +185,8 @@ class GossipSub(PubSubRouter):
         if self.trunk is not None:
             self.trunk.gone(peer, effects)
         self._floodsub_peers.pop(peer, None)
-        self._offers_heard.pop(peer, None)
+        for heard in (self._offers_heard, self._prunes_heard):
+            heard.pop(peer, None)
         if self._score is not None:
             self._score.remove_peer(peer, now)
         if peer in self.direct:
