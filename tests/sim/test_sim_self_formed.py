@@ -302,6 +302,7 @@ def test_two_thousand_with_churn_are_one_network_with_bounded_degrees() -> None:
         degrees = sorted(len(host.links) for host in up)
         assert degrees[len(degrees) // 2] >= CONFIG.wanted
         assert degrees[len(degrees) * 95 // 100] <= CONFIG.most + 2
-        assert degrees[-1] <= 3 * CONFIG.most  # some are about to be turned away
+        # Ten come back in a second; who comes to one that has enough is turned away a little later.
+        assert degrees[-1] <= 2 * CONFIG.most + 2 * 10
     simulation.run()
     assert metrics.summary()["delivery_ratio"] > 0.99
