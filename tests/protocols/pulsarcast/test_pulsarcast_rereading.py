@@ -66,6 +66,26 @@ def test_what_is_gone_comes_again_from_neighbours(index: int, publishers: str) -
     world.check_tree(topic)
 
 
+@pytest.mark.parametrize("index", [0, LAST], ids=["root", "another"])
+def test_what_a_repair_gave_up_while_a_peer_was_down_comes_again(index: int) -> None:
+    """Offsets that nobody has say that something was lost: from there on is compared."""
+    world = World(LAST + 1)
+    topic = told(world, allowed_publishers=None)
+    world.run(3600.0)
+    world.publish(topic, 0, b"much later", wait=60.0)
+    before = stored(world, index, topic)
+    world.crash(index)
+    world.run(5.0)
+    lose(world.journal(index), topic, 3, 4)
+    world.network.start(world.host(index), keep_state=False)
+    world.wire(range(LAST + 1))
+    world.subscribe(topic, index)
+    world.run(90.0)
+    after = stored(world, index, topic)
+    assert after[:9] == [*before[:3], *before[5:]]
+    assert sorted(after[9:]) == [b"3", b"4"]
+
+
 def test_what_an_import_has_brought_goes_on_to_neighbours() -> None:
     """An event of the topic that only one disk has, of a time on which all have agreed."""
     world = World(LAST + 1)

@@ -211,6 +211,13 @@ class Reconciliation:
                 self.fetch(feed, peer, date, end, NewsFetch(), now, effects)
                 return
 
+    def look_below(self, branch: Branch, now: float, effects: Effects) -> None:
+        """A child has come to a root whose disk lost something: it may have that."""
+        feed = self._feeds.open[branch.topic]
+        if feed.lost_from is not None and branch.parent is None and not branch.silent:
+            date, feed.lost_from = feed.lost_from, None
+            self.compare_from(feed, date, now, effects)
+
     # What was passed on.
 
     def on_news_timer(self, topic: bytes, now: float, effects: Effects) -> None:

@@ -139,6 +139,11 @@ class Feed:
     that the application wants all events that there ever were.
     """
 
+    lost_from: int | None = None
+    """The date from which on the log lacks what it once had, as gaps in its offsets tell."""
+    _next_offset = _date_before = 0
+    """Where the log's next event stands if none is lost, and the date of the one before it."""
+
     def __init__(
         self,
         descriptor: TopicDescriptor,
@@ -211,9 +216,12 @@ class Feed:
         """Take in what was kept of the topic before: a peer that returns goes on where it was."""
         newest, oldest = self._newest, self._oldest
         if events and self._first_offset is None:
-            self._first_offset = events[0].offset
+            self._first_offset = self._next_offset = events[0].offset
         for event in events:
             date = round((event.created or 0.0) * 1000)
+            if event.offset > self._next_offset:
+                self.lost_from = min(self.lost_from or date, self._date_before)
+            self._next_offset, self._date_before = event.offset + 1, date
             self.timeline.add(event.id, date)
             self.last = event.id
             newest = date if newest is None else max(newest, date)
@@ -226,7 +234,7 @@ class Feed:
     def open(self) -> None:
         """All that was kept has been taken in."""
         if self._newest is not None and self._oldest is not None:
-            self.synced = min(self.synced, self._newest)
+            self.synced = min(self.synced, self._newest, self.lost_from or self._newest)
             self._reach_back(self._newest, self._oldest)
             self.tip = self.last if self.ordered else None
         if self._whole:

@@ -296,6 +296,8 @@ class TreeMembership:
         if taken and terms is not None:
             ours = self._reconciliation.answer_child(branch, terms, now, effects)
             self._context.send(peer, accepted(branch.topic, ours), effects)
+            if not silent:
+                self._reconciliation.look_below(branch, now, effects)
 
     def on_reply(
         self, peer: PeerId, reply: JoinReply, terms: Terms | None, now: float, effects: Effects
