@@ -202,3 +202,9 @@ def ids_in(log: TraceLog, way: type[trace.SendRPC | trace.RecvRPC], kind: str) -
     controls = [rpc.control for rpc in rpcs if rpc.control is not None]
     metas = [meta for control in controls for meta in getattr(control, kind)]
     return {each for meta in metas for each in meta.message_ids}
+
+
+def refused(node: Node) -> dict[str, int]:
+    """What a node has refused, but for frames that met the end of their stream on the way, which
+    are counted and nobody's fault."""
+    return {reason: count for reason, count in node.refusals.items() if reason != "gone-stream"}

@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from interop_asserts import TOPIC, mesh_of
+from interop_asserts import TOPIC, mesh_of, refused
 from interop_peer import PATIENCE, ForeignPeer, Program
 
 from chromium import Page, page
@@ -59,7 +59,7 @@ async def test_the_page_publishes_and_receives(
             await shown.text("#self"),
         )
         assert len(await shown.texts("#messages li")) == 3
-        assert not ours.refusals
+        assert not refused(ours)
 
 
 @pytest.mark.parametrize("partner", ["javascript", "golang"])

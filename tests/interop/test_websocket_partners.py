@@ -1,7 +1,7 @@
 """rumormill, js-libp2p and go-libp2p over WebSocket, whoever listens and whoever dials."""
 
 import pytest
-from interop_asserts import connection_to, exchange
+from interop_asserts import connection_to, exchange, refused
 from interop_peer import ForeignPeer, Program
 
 from rumormill.node.node import Node
@@ -24,4 +24,4 @@ async def test_messages_pass_over_websocket(
         await exchange(ours, other, 200, we_dial=we_dial, meshes=partner == "golang")
         assert ours.peers[0].outbound is we_dial
         assert "/ws" in connection_to(ours, other).remote_address
-        assert not ours.refusals
+        assert not refused(ours)
