@@ -284,6 +284,7 @@ def test_keys_reach_everything(tmp_path: Path, trace: str) -> None:
             await shown.press("Enter")
             await shown.until_true("!document.querySelector('dialog').open")
             await shown.press("2")
+            await shown.until_true("location.hash.startsWith('#/overlay')")
             await shown.until_there(".rows .row")
             await shown.press("/")
             await shown.until_true("document.activeElement.type === 'search'")
@@ -306,6 +307,95 @@ def test_keys_reach_everything(tmp_path: Path, trace: str) -> None:
                 "BUTTON",
                 "SELECT",
             )
+
+    told(story)
+
+
+UNFRAMED = """
+(() => {
+  const help = document.getElementById("help");
+  help.showModal();
+  help.querySelector("button").click();
+  const held = help.contains(document.activeElement);
+  document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key: "2", bubbles: true }));
+  return [help.open, held, location.hash];
+})()
+"""
+"""The list of keys is closed and a key typed, and no frame is drawn between the two."""
+
+
+def test_a_key_behind_a_closed_dialog_is_not_lost(tmp_path: Path, trace: str) -> None:
+    """The focus leaves what was closed with the next frame; who types sooner is heard too."""
+
+    async def story() -> None:
+        async with opened(tmp_path, trace) as shown:
+            await shown.until("#state", "live")
+            closed, held, address = await shown.evaluate(UNFRAMED)
+            assert not closed
+            assert held  # or nothing is shown here
+            assert address == "#/overlay"
+            await shown.until_there(".rows .row")
+
+    told(story)
+
+
+HELD_BACK = """
+const answers = globalThis.fetch;
+globalThis.held = [];
+globalThis.fetch = (path, ...rest) => String(path).includes("%s")
+  ? new Promise((done, fail) => held.push(() => fail(new Error("too late"))))
+  : answers(path, ...rest);
+"""
+"""What is asked at such a path fails, when the test says so."""
+
+
+def test_a_page_of_the_log_that_fails_late_is_not_told(tmp_path: Path) -> None:
+    """The reader has gone on to another one, and that is there."""
+
+    async def story() -> None:
+        async with network(tmp_path) as (address, nodes), opened(tmp_path, address) as shown:
+            await shown.until("#state", "live")
+            for number in range(3):
+                await nodes[0].publish("weather", f"number {number}".encode())
+            await shown.evaluate(HELD_BACK % "from=1")
+            await go(shown, "topic", "?topic=weather&from=1")
+            await shown.until_true("held.length === 1")
+            await go(shown, "topic", "?topic=weather&from=2")
+            await shown.until(".rows", "number 2")
+            await shown.evaluate("held.pop()()")
+            assert await shown.text("[role=alert]") == ""
+
+    told(story)
+
+
+@pytest.mark.parametrize(
+    ("view", "name", "there", "said"),
+    [
+        ("event", "id", "reached", "[role=alert]"),
+        ("overlay", "event", "Play again", ".stack .small"),
+    ],
+)
+def test_a_journey_that_fails_late_is_not_told(
+    tmp_path: Path, trace: str, view: str, name: str, there: str, said: str
+) -> None:
+    """The reader has gone on to another event, whose journey is shown."""
+
+    async def story() -> None:
+        async with opened(tmp_path, trace) as shown:
+            await shown.until("#state", "live")
+            await go(shown, "overlay")
+            await shown.until_true("document.querySelector('[aria-label=Event]').length > 2")
+            first, second = await shown.evaluate(
+                "Array.from(document.querySelector('[aria-label=Event]')).slice(1, 3)"
+                ".map((each) => each.value)"
+            )
+            await shown.evaluate(HELD_BACK % first)
+            await go(shown, view, f"?{name}={first}")
+            await shown.until_true("held.length === 1")
+            await go(shown, view, f"?{name}={second}")
+            await shown.until("main", there)
+            await shown.evaluate("held.pop()()")
+            assert "too late" not in await shown.text(said)
 
     told(story)
 

@@ -226,15 +226,17 @@ class App {
   }
 
   pressed(event) {
-    const typing = event.target.closest?.("input:not([type=range]), select, textarea, dialog");
+    // A dialog that was just closed has the focus until the next frame; what is typed is not for it.
+    const target = event.target.closest("dialog:not([open])") ? document.body : event.target;
+    const typing = target.closest("input:not([type=range]), select, textarea, dialog");
     if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
     const views = Object.keys(VIEWS);
     if (event.key >= "1" && event.key <= "9") location.hash = this.address(views[event.key - 1]);
     else if (event.key === "/") document.querySelector("[data-filter]")?.focus();
     else if (event.key === "?") at("help").showModal();
-    else if (event.key === "p" || (event.key === " " && !event.target.closest("button, a, summary"))) {
+    else if (event.key === "p" || (event.key === " " && !target.closest("button, a, summary"))) {
       if (!this.shown.view.toggle?.() && !at("time").hidden) this.toggle();
-    } else if (event.key.startsWith("Arrow") && !at("time").hidden && !this.slide.disabled && event.target === document.body) {
+    } else if (event.key.startsWith("Arrow") && !at("time").hidden && !this.slide.disabled && target === document.body) {
       const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
       if (!step) return;
       this.send({ at: this.clock().now + step });

@@ -76,11 +76,12 @@ class Event {
       this.show(journey, id);
       say(this.problem, "");
     } catch (error) {
+      if (this.app.param("id") !== id) return;
       say(this.problem, error.message);
       this.complete = true;
       this.shown = id;
     } finally {
-      this.loading = null;
+      if (this.loading === id) this.loading = null;
     }
   }
 

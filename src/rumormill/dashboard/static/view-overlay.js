@@ -201,7 +201,7 @@ class Overlay {
       this.seek(0);
       this.toggle();
     } catch (error) {
-      say(this.progress, error.message);
+      if (this.event.loaded === id) say(this.progress, error.message);
     }
   }
 

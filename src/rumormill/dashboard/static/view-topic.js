@@ -208,6 +208,7 @@ class Topic {
   async load(query, place) {
     this.place = place;
     this.last = undefined;
+    say(this.problem, "");
     if (this.app.still) return say(this.problem, "A still holds no log to seek in.");
     const asked = new URLSearchParams({ limit: PAGE });
     for (const name of ["from", "since", "filter"]) if (query.get(name)) asked.set(name, query.get(name));
@@ -221,7 +222,7 @@ class Topic {
       this.tail.view.scrollTop = 0;
       return this.tail.set(page.rows);
     } catch (error) {
-      return say(this.problem, error.message);
+      return this.place === place ? say(this.problem, error.message) : null;
     }
   }
 
