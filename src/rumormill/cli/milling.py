@@ -11,7 +11,6 @@ import os
 import platform
 import shlex
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -32,9 +31,6 @@ if TYPE_CHECKING:
 
     from rumormill.spark.bronze import Source
     from rumormill.spark.lake import Lake
-
-_JAVA_ENDS_WITHIN = 60.0
-"""Seconds that Java has to clean up behind Spark; our choice."""
 
 
 def run_mill(options: argparse.Namespace) -> int:
@@ -102,15 +98,16 @@ def _source(options: argparse.Namespace) -> "Source":
 
 
 def _follow(start: Callable[[], Any]) -> None:
-    """Start a stream and wait for its end, by itself or by Ctrl-C.
+    """Start a stream and wait for its end, by itself, by Ctrl-C or by SIGTERM.
 
-    Ctrl-C must not strike inside a call to Spark, whose connection it would break: it is noted, and
+    Neither must strike inside a call to Spark, whose connection it would break: it is noted, and
     the stream stopped afterwards.
     """
     from rumormill.spark.mill import plain
 
     asked = threading.Event()
-    before = signal.signal(signal.SIGINT, lambda *_: asked.set())
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(each, lambda *_: asked.set()) for each in numbers]
     try:
         query = start()
         while query.isActive and not asked.wait(0.2):
@@ -118,7 +115,8 @@ def _follow(start: Callable[[], Any]) -> None:
         error = None if asked.is_set() else query.exception()
         query.stop()
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
     if asked.is_set():
         raise KeyboardInterrupt
     if error is not None:
@@ -242,7 +240,23 @@ def _spark(options: argparse.Namespace, tell: Callable[[str], None]) -> Iterator
 def started_spark(
     master: str, settings: Mapping[str, str], *, brief: bool = False, log_level: str = "ERROR"
 ) -> Iterator["SparkSession"]:
-    """Spark; what Java says when it starts is kept off the screen, unless it does not start."""
+    """Spark, until the end of the block, and of its Java; SIGTERM ends the block as Ctrl-C does."""
+    from rumormill.spark.java_process import end
+
+    before = [(each, signal.getsignal(each)) for each in (signal.SIGINT, signal.SIGTERM)]
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield _start_spark(master, settings, brief, log_level)
+    finally:
+        end()
+        for number, handler in before:  # Spark has put its own in place of the first
+            signal.signal(number, handler)
+
+
+def _start_spark(
+    master: str, settings: Mapping[str, str], brief: bool, log_level: str
+) -> "SparkSession":
+    """Start it; what Java says meanwhile is kept off the screen, unless it does not start."""
     from rumormill.spark import session
 
     sys.stderr.flush()
@@ -250,7 +264,7 @@ def started_spark(
     with tempfile.TemporaryFile() as said:
         os.dup2(said.fileno(), 2)
         try:
-            spark = session(master, brief=brief, settings=settings, log_level=log_level)
+            return session(master, brief=brief, settings=settings, log_level=log_level)
         except LocalError:
             raise
         except Exception as error:
@@ -261,21 +275,3 @@ def started_spark(
         finally:
             os.dup2(kept, 2)
             os.close(kept)
-    java = getattr(spark.sparkContext._gateway, "proc", None)
-    try:
-        yield spark
-    finally:
-        spark.stop()
-        if java is not None:
-            _await_end(java)
-
-
-def _await_end(java: subprocess.Popen[bytes]) -> None:
-    """Wait until Java is gone, which would outlive us for a moment: nothing is left behind."""
-    assert java.stdin is not None
-    java.stdin.close()  # by which it knows that nobody needs it any more
-    try:
-        java.wait(_JAVA_ENDS_WITHIN)
-    except subprocess.TimeoutExpired:
-        java.kill()
-        java.wait()

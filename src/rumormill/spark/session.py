@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from rumormill.core.errors import LocalError
+from rumormill.spark.java_process import starting
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,7 +96,8 @@ def session(
 
     `master` is Spark's: `local[2]`, `spark://host:7077`, … `settings` are Spark settings and win
     over ours. A `brief` one is made for work of seconds, such as a test: it starts sooner and
-    computes slower. Java is found as `find_java` says.
+    computes slower. Java is found as `find_java` says; a start that fails or is interrupted leaves
+    none behind.
     """
     _check_spark()
     from pyspark.sql import SparkSession  # noqa: PLC0415
@@ -110,8 +112,9 @@ def session(
     builder = SparkSession.builder.master(master).appName(app)
     for name, value in _chosen(master, brief, settings or {}).items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel(log_level)
+    with starting():
+        spark = builder.getOrCreate()
+        spark.sparkContext.setLogLevel(log_level)
     return spark
 
 
