@@ -2,6 +2,8 @@
 
 import asyncio
 import re
+import socket
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -145,6 +147,47 @@ def test_a_router_that_maps_nothing_is_no_obstacle(monkeypatch: pytest.MonkeyPat
             said = node.reachability[-1]
             assert said.startswith("the router maps no port to us (PCP: no answer; NAT-PMP: ")
             assert len(node.tickets) == 1
+
+    run(story)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs more addresses than 127.0.0.1")
+def test_datagrams_of_strangers_do_not_keep_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever sees our search on the local network may send as much as it likes: each is counted,
+    others have their turn between any two of them, and the router is heard behind all."""
+    strangers, rounds = 100, 0
+    rounds_until_heard: list[int] = []
+    decode = portmap.decode_pcp
+
+    def decode_pcp(data: bytes, nonce: bytes, port: int) -> portmap.Mapped:
+        rounds_until_heard.append(rounds)
+        return decode(data, nonce, port)
+
+    monkeypatch.setattr(portmap, "decode_pcp", decode_pcp)
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+
+        def come_round() -> None:
+            nonlocal rounds
+            rounds += 1
+            loop.call_soon(come_round)
+
+        async with router(monkeypatch, "PCP") as gateway:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+                stranger.bind(("127.0.0.2", 0))
+
+                def crowd(data: bytes, sender: Any) -> None:
+                    for _ in range(strangers):
+                        stranger.sendto(b"no answer", sender)
+                    loop.call_soon(come_round)
+                    Router.datagram_received(gateway, data, sender)
+
+                monkeypatch.setattr(gateway, "datagram_received", crowd)
+                async with Node(None, members=False, map_port=True) as node:
+                    await until(lambda: EXTERNAL in node.tickets[0], "the router is heard")
+                    assert rounds_until_heard[0] >= strangers
+                    assert node.refusals["foreign-port-mapping"] == strangers
 
     run(story)
 

@@ -32,6 +32,8 @@ _MAX_HTTP_BYTES: Final = 64 << 10
 _AGAIN: Final = 600.0
 """Seconds after which a router that refused is asked again."""
 _NAME: Final = "rumormill"
+_FOREIGN: Final = "foreign-port-mapping"
+"""Counted for each datagram of another than the gateway: whoever sees the search may send them."""
 
 
 def default_gateway() -> str:
@@ -113,7 +115,7 @@ class PortMapping:
 
         async def ask(seconds: int) -> Mapped:
             request = portmap.pcp_request(nonce, own, port, seconds)
-            return portmap.decode_pcp(await _ask(gateway, portmap.PORT, request), nonce, port)
+            return portmap.decode_pcp(await self._ask(gateway, portmap.PORT, request), nonce, port)
 
         mapped = await ask(LEASE)
         self._give_back = lambda: ask(0)
@@ -122,16 +124,16 @@ class PortMapping:
     async def _pmp(self, gateway: str, _: str, port: int) -> Mapped:
         async def ask(seconds: int) -> Mapped:
             request = portmap.pmp_request(port, seconds)
-            return portmap.decode_pmp(await _ask(gateway, portmap.PORT, request), port)
+            return portmap.decode_pmp(await self._ask(gateway, portmap.PORT, request), port)
 
-        address = await _ask(gateway, portmap.PORT, portmap.pmp_address_request())
+        address = await self._ask(gateway, portmap.PORT, portmap.pmp_address_request())
         host = portmap.decode_pmp_address(address)
         mapped = await ask(LEASE)
         self._give_back = lambda: ask(0)
         return Mapped(host, mapped.port, mapped.seconds)
 
     async def _upnp(self, gateway: str, own: str, port: int) -> Mapped:
-        found = await _ask(gateway, portmap.SSDP_PORT, portmap.search(), portmap.SSDP_GROUP)
+        found = await self._ask(gateway, portmap.SSDP_PORT, portmap.search(), portmap.SSDP_GROUP)
         place = portmap.decode_search(found, gateway)
         service = portmap.decode_description(await _http(place), place, gateway)
 
@@ -151,6 +153,27 @@ class PortMapping:
         self._give_back = lambda: ask("DeletePortMapping", **named)
         return Mapped(portmap.decode_external(await ask("GetExternalIPAddress")), port, LEASE)
 
+    async def _ask(self, gateway: str, port: int, question: bytes, group: str = "") -> bytes:
+        """One datagram there, repeated, and one back, from the gateway alone."""
+        loop = asyncio.get_running_loop()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+            asking.setblocking(False)
+            for pause in _PAUSES:
+                for target in filter(None, (gateway, group)):
+                    with contextlib.suppress(OSError):  # no route to the group
+                        asking.sendto(question, (target, port))
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        while True:
+                            answer, sender = await loop.sock_recvfrom(
+                                asking, portmap.MAX_DATAGRAM_BYTES
+                            )
+                            if sender[0] == gateway:
+                                return answer
+                            self._swarm.count(_FOREIGN)
+                            await asyncio.sleep(0)  # what has come is read without waiting
+        raise TimeoutError
+
 
 def _why(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
@@ -163,26 +186,6 @@ def _own_address(gateway: str) -> str:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((gateway, portmap.PORT))  # a datagram socket sends nothing for this
         return str(probe.getsockname()[0])
-
-
-async def _ask(gateway: str, port: int, question: bytes, group: str = "") -> bytes:
-    """One datagram there, repeated, and one back, from the gateway alone."""
-    loop = asyncio.get_running_loop()
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-        asking.setblocking(False)
-        for pause in _PAUSES:
-            for target in filter(None, (gateway, group)):
-                with contextlib.suppress(OSError):  # no route to the group
-                    asking.sendto(question, (target, port))
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    while True:
-                        answer, sender = await loop.sock_recvfrom(
-                            asking, portmap.MAX_DATAGRAM_BYTES
-                        )
-                        if sender[0] == gateway:
-                            return answer
-    raise TimeoutError
 
 
 async def _http(url: str, head: str = "", body: bytes = b"") -> bytes:
