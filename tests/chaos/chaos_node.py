@@ -35,6 +35,7 @@ from rumormill.core.event import Event
 from rumormill.log.errors import DiskFullError, StoreError
 from rumormill.node.config import NodeConfig
 from rumormill.node.node import Node
+from rumormill.node.subscription import Subscription
 from rumormill.protocols.pulsarcast.commands import SubscribeTo
 from rumormill.protocols.skipring.peer import LookAt
 
@@ -203,9 +204,16 @@ class Peer:
         """Tell of each event that arrives, behind those that former lives were given."""
         topic = self.topics[label]
         say("read", label, [_told(event) for event in await self.node.history(topic)])
-        events = await self.node.subscribe(topic, since_offset=self.life.since.get(label, 0))
-        async for event in events:
+        async for event in await self.subscribe(label, topic):
             say("given", label, *_told(event))
+
+    async def subscribe(self, label: str, topic: str) -> Subscription:
+        """Subscribe, as soon as the disk has room for the note of it."""
+        while True:
+            try:
+                return await self.node.subscribe(topic, since_offset=self.life.since.get(label, 0))
+            except DiskFullError:
+                await asyncio.sleep(0.1)
 
     async def enter(self) -> None:
         """Join the topics; the one who is to create them does."""

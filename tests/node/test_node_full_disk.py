@@ -12,6 +12,7 @@ import pytest
 from live_nodes import run, take, take_events, until
 from rumormill.core.trace import UndeliverableMessage
 from rumormill.log.errors import DiskFullError
+from rumormill.log.event_log import EventLog
 from rumormill.log.model import StoreConfig
 from rumormill.node.node import Node
 from rumormill.node.taken import DISK_FULL
@@ -43,6 +44,30 @@ def test_a_publication_that_finds_the_disk_full_fails_and_smaller_ones_go_on(
             events = await node.history(TOPIC)
             assert [event.offset for event in events] == list(range(before + 1))
             assert (receipt.offset, events[-1].data) == (before, b"small enough")
+
+    run(story)
+
+
+def test_a_subscription_that_finds_the_disk_full_fails_and_can_be_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever could not be remembered is told so, and is not followed; the next one is both."""
+
+    async def story() -> None:
+        async with Node(tmp_path) as node:
+
+            def full(*_: Any) -> None:
+                raise DiskFullError("no room left")
+
+            for make in (node.subscribe, node.create_topic):
+                with monkeypatch.context() as patch:
+                    patch.setattr(EventLog, "append_soon", full)
+                    with pytest.raises(DiskFullError, match="no room left"):
+                        await make("late")
+                assert "late" not in node._driver.machine.view().subscriptions
+            await node.subscribe("late")
+        async with Node(tmp_path, resume=True) as node:
+            assert "late" in node._driver.machine.view().subscriptions
 
     run(story)
 

@@ -58,3 +58,22 @@ def test_a_command_is_answered_when_it_is_on_the_disk_since_when_a_topic_is_foll
     assert (known.number, known.error) == (1, "")
     assert (unknown.number, unknown.error.split(":")[0]) == (2, "'news'")
     assert not following.on_read_back(Loaded(10), effects)
+
+
+def test_what_the_disk_had_no_room_for_is_kept_when_somebody_subscribes_again() -> None:
+    """From then on; where an earlier date is on the disk, that one counts as before."""
+    following, effects = Following(7), list[Any]()
+    following.begin(effects)
+    following.on_notes(Loaded(7), effects)
+    following.subscribe("news", None, 100.0, effects)
+    following.remember(8, 1, "news", effects)
+    following.on_read_back(Loaded(8), effects)
+    following.subscribe("news", None, 200.0, effects)
+    kept = [effect.note for effect in effects if isinstance(effect, KeepNote)]
+    assert [int.from_bytes(note.value, "big") for note in kept] == [100_000_000, 200_000_000]
+    following.subscribe("news", 40.0, 300.0, effects)
+    following.remember(9, 2, "news", effects)
+    following.on_read_back(Loaded(9, notes=(kept[1], Note("sync/newspaper", bytes(8)))), effects)
+    effects.clear()
+    following.subscribe("news", None, 400.0, effects)
+    assert effects == [], "since 200 it is followed, and the disk has that"

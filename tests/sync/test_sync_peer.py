@@ -77,6 +77,33 @@ def test_a_subscription_that_the_protocol_refuses_is_none() -> None:
     assert len(stage.journal(late)) == 0
 
 
+def test_who_comes_back_gets_soon_what_was_published_up_to_that_moment() -> None:
+    """No protocol brings that any more, so it is not left to one for ten seconds."""
+    stage = Stage(2)
+    for peer in (0, 1):
+        stage.subscribe(peer)
+    stage.connect(1, 0)
+    stage.run(MINUTE)
+    stage.network.disconnect(stage.host(1), stage.host(0).id)
+    stage.run(5)
+    stage.publish(0, *WORDS, every=0.1)
+    stage.connect(1, 0)
+    stage.run(2)
+    assert tuple(stage.words(1)) == WORDS
+
+
+def test_who_subscribes_gets_soon_what_was_published_up_to_that_moment() -> None:
+    """Likewise: it was connected, and nobody sent it events of this topic."""
+    stage = Stage(2)
+    stage.subscribe(0)
+    stage.connect(1, 0)
+    stage.run(MINUTE)
+    stage.publish(0, *WORDS, every=0.1)
+    stage.subscribe(1, since=0.0)
+    stage.run(2)
+    assert tuple(stage.words(1)) == WORDS
+
+
 def test_a_good_partner_is_asked_at_every_interval() -> None:
     """Who has nobody else to ask does not wait longer for that: every 20 seconds on average."""
     stage = publisher()

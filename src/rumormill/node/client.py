@@ -240,7 +240,6 @@ class Client(Requesting):
     async def sync(
         self,
         topic: TopicName | None = None,
-        *,
         timeout: float | None = None,  # noqa: ASYNC109 (a sentence instead of a bare TimeoutError)
     ) -> messages.Synced:
         """Compare a topic, or all that are followed, with every connected node now."""

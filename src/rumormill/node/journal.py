@@ -317,7 +317,7 @@ class Journal:
             self._lose([*own, *(each for each in bad if not each.own)], error)
             self._note_progress()
         except StoreError as error:
-            self._settled += self.notes.lose(notes)
+            self._settled += self.notes.lose(notes, error)
             self._fail(batch, error)
             self._note_progress()
         else:
@@ -350,10 +350,11 @@ class Journal:
 
     def _on_done(self, batch: list[Taken], notes: list[Kept], outcome: Outcome) -> None:
         if isinstance(outcome, StoreError):
-            self._settled += self.notes.lose(notes)
+            self._settled += self.notes.lose(notes, outcome)
             self._fail(batch, outcome)
         else:
             self._settled += len(notes)
+            self.notes.trouble = None
             self.numbers.noted()
             self._hand_out(batch, outcome)
 

@@ -186,8 +186,14 @@ class Node(Presence, NodeSubscriptions, NodeQuestions, Requesting, Upkeep):
             allowed_publishers, request_to_publish, linking, sub_topics, parent
         )
         topic = await topics.make_topic(self._spec, self._driver, name, options)
+        new = topic not in self._followed
         self._follow(topic)
-        await synced.remembered(self._driver, topic)
+        try:
+            await synced.remembered(self._driver, topic)
+        except BaseException:
+            if new:
+                self._forget(topic)
+            raise
         return Topic(self, topic)
 
     async def publish(
@@ -310,7 +316,6 @@ class Node(Presence, NodeSubscriptions, NodeQuestions, Requesting, Upkeep):
     async def sync(
         self,
         topic: TopicName | None = None,
-        *,
         timeout: float | None = None,  # noqa: ASYNC109 (a sentence instead of a bare TimeoutError)
     ) -> SyncReport:
         """Compare a topic, or all that are followed, with every connected node now.
@@ -356,6 +361,7 @@ def _of_topic(
     def call(topic: "Topic", /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
         return method(topic.node, topic.name, *args, **kwargs)
 
+    call.__dict__["__signature__"] = topics.signature_of_handle(method)
     return call
 
 

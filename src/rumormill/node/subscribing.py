@@ -151,12 +151,20 @@ class NodeSubscriptions(NodeLife):
         )
         subscription.reach = reach
         enter = functools.partial(self._enter, subscription, wanted)
+        followed = set(self._followed)
         if is_pattern(topic):
             topics.check_pattern(topic, self._spec, since_offset)
             self._patterns.add(subscription, since_offset, functools.partial(enter, follow))
         else:
             enter(follow, topic, since_offset)
-        await synced.remembered_all(self._driver, subscription)
+        try:
+            for each in subscription.topics:
+                await synced.remembered(self._driver, each)
+        except BaseException:
+            for each in set(subscription.topics) - followed:
+                self._forget(each)
+            subscription.close()
+            raise
         if reach.joint:
             start = None if since_offset else since_offset
             kin = Kin(self._spec, self._driver, self._journal, self._on_lost, self.access.opened)

@@ -24,6 +24,7 @@ from rumormill.node.in_thread import InThread, SyncSubscription, read_from, turn
 from rumormill.node.node import Node
 from rumormill.node.subscribing import SubscribeOptions
 from rumormill.node.topic_access import TopicAccess
+from rumormill.node.topics import signature_of_handle
 from rumormill.wire.keys import PeerId
 
 _Arguments = ParamSpec("_Arguments")
@@ -206,6 +207,7 @@ def _of_topic(
     def call(topic: "SyncTopic", /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
         return method(topic.node, topic.name, *args, **kwargs)
 
+    call.__dict__["__signature__"] = signature_of_handle(method)
     return call
 
 

@@ -17,7 +17,6 @@ from rumormill.core.ids import Topic
 from rumormill.log.event_log import EventLog
 from rumormill.log.notes import read_notes
 from rumormill.node.driver import Driver
-from rumormill.node.subscription import Subscription
 from rumormill.sync.copies import CountCopies
 from rumormill.sync.following import Remember
 from rumormill.sync.wishes import SyncNow, SyncReport
@@ -68,21 +67,9 @@ async def remembered(driver: Driver, topic: Topic) -> None:
     """Wait until a node that is killed would know since when it follows a topic."""
     try:
         await driver.command(Remember(topic))
-    except LocalError:
-        if driver.journal.failure is not None:
-            raise driver.journal.failure from None
-        raise
-
-
-async def remembered_all(driver: Driver, subscription: Subscription) -> Subscription:
-    """The same for the topics of a subscription, which is closed if that cannot be."""
-    try:
-        for topic in subscription.topics:
-            await remembered(driver, topic)
-    except BaseException:
-        subscription.close()
-        raise
-    return subscription
+    except LocalError as error:
+        journal = driver.journal
+        raise journal.failure or journal.notes.trouble or error from None
 
 
 async def with_copies(driver: Driver, receipt: Receipt, copies: int, seconds: float) -> Receipt:

@@ -7,6 +7,7 @@ there is a member of the topic, whom others count on until it takes its leave.
 """
 
 import asyncio
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -284,3 +285,10 @@ async def take_leave(spec: ProtocolSpec, driver: Driver) -> None:
         for topic in list(driver.machine.view().peers):
             driver.feed(Unsubscribe(topic))
     await driver.pending_sends.drain(driver.config.shutdown_timeout)
+
+
+def signature_of_handle(method: Callable[..., object]) -> inspect.Signature:
+    """What `help` shows of a topic's call: that of the node, without the topic's name."""
+    whole = inspect.signature(method)
+    own, _, *rest = whole.parameters.values()
+    return whole.replace(parameters=[own, *rest])

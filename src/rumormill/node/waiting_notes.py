@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rumormill.core.event import Kept, KeptRecord
+from rumormill.log.errors import StoreError
 
 _MOST_BYTES: Final = 16 << 20
 """Our choice: sixteen of the largest records, or some ten thousand small ones."""
@@ -22,6 +23,8 @@ class WaitingNotes:
     def __init__(self) -> None:
         self.lost = 0
         """Records that were not written."""
+        self.trouble: StoreError | None = None
+        """Why the log did not take the last ones; None if it did."""
         self._waiting: list[Kept] = []
         self._bytes = 0
 
@@ -48,8 +51,9 @@ class WaitingNotes:
         self._waiting[:0] = notes
         self._bytes += sum(map(_size, notes))
 
-    def lose(self, notes: Sequence[Kept]) -> int:
+    def lose(self, notes: Sequence[Kept], error: StoreError) -> int:
         """Count those that the log could not take; return how many notes and records they were."""
+        self.trouble = error if notes else self.trouble
         self.lost += sum(isinstance(note, KeptRecord) for note in notes)
         return len(notes)
 

@@ -6,6 +6,7 @@ then, also if it was stopped while it fetched the rest of a history. Of several 
 topic, the one that wants most counts.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -58,8 +59,7 @@ class Following:
 
     def on_notes(self, loaded: Loaded, effects: Effects) -> bool:
         """Take notes; whether they are all there, and what waited is followed."""
-        for note in loaded.notes:
-            self._ever[note.key.removeprefix(_NOTE_PREFIX)] = int.from_bytes(note.value, "big")
+        self._take(loaded.notes)
         if loaded.more:
             self._read(loaded.notes[-1].key, effects)
             return False
@@ -70,6 +70,10 @@ class Following:
         for number, (_, topic) in self._commands.items():
             self._look_up(number, topic, effects)
         return True
+
+    def _take(self, notes: Iterable[Note]) -> None:
+        for note in notes:
+            self._ever[note.key.removeprefix(_NOTE_PREFIX)] = int.from_bytes(note.value, "big")
 
     def remember(self, number: int, command: int, topic: Topic, effects: Effects) -> None:
         """Take a `Remember`; `number` is one for the read that tells whether it is so."""
@@ -88,6 +92,9 @@ class Following:
         command, topic = self._commands.pop(loaded.number)
         ever = self._ever.get(topic)
         known = ever is None or _note(topic, ever) in loaded.notes
+        if not known:  # whoever subscribes again has it kept again
+            del self._ever[topic]
+            self._take([note for note in loaded.notes if note.key == _NOTE_PREFIX + topic])
         effects.append(Outcome(command, error="" if known else f"{topic!r}: {_NOT_KEPT}"))
         return True
 

@@ -30,6 +30,8 @@ class Partner(msgspec.Struct):
     """When the last one ended."""
     budget: RateLimit = msgspec.field(default_factory=new_budget)
     """What it works out for us, as it counts as well."""
+    unheard: float = float("-inf")
+    """When it connected, or we subscribed: no protocol brings what had been published by then."""
     limited: bool = False
     """Whether there is a relay in between that carries only so much."""
 

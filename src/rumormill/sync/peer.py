@@ -55,6 +55,9 @@ _FIRST_AFTER: Final = 1.0
 _LATER_AFTER: Final = 10.0
 """Seconds, on average, after which a peer that has connected is asked: soon, if we have few others
 and so may have been away ourselves; else when it has had time to get what it missed."""
+_HEARD: Final = 1 / 2
+"""The part of the time since then in which the protocol may have brought what is new: links have to
+be made first. Our choice."""
 _LEAVE_ALONE: Final = 15.0
 """Seconds for which a partner that gives nothing is left alone: twice this, doubled each time."""
 _OFFER_PAUSE: Final = 5.0
@@ -214,7 +217,7 @@ class SyncedPeer:
             case inputs.PeerConnected(peer=peer, outbound=outbound, limited=limited):
                 soon = _FIRST_AFTER if len(self._partners) < _FEW else _LATER_AFTER
                 partner = self._partners[peer] = self._gone.pop(peer, Partner(outbound))
-                partner.outbound, partner.limited = outbound, limited
+                partner.outbound, partner.limited, partner.unheard = outbound, limited, now
                 at = now + soon * (0.5 + self._randomness.random())
                 self._schedule(partner, max(at, partner.rests_until(_OFFER_PAUSE)), effects)
                 self._copies.wake(now, effects)
@@ -240,6 +243,7 @@ class SyncedPeer:
         """Compare with everybody, because there are topics that nobody was asked about."""
         for number, partner in enumerate(self._partners.values()):
             soon = _FIRST_AFTER if number < _FEW else _LATER_AFTER
+            partner.unheard = now
             self._schedule(partner, now + soon * (0.5 + self._randomness.random()), effects)
 
     def _after_interval(self, now: float) -> float:
@@ -288,7 +292,8 @@ class SyncedPeer:
         followed = self._following.since
         offered = [topic for topic in partner.offered if topic in followed]
         partner.offered = {}
-        names, settle = offered or list(followed), self._config.settle
+        names = offered or list(followed)
+        settle = min(self._config.settle, (now - partner.unheard) * _HEARD)
         if (wished := self._wishes.topics_of(peer)) is not None:
             names, settle = [topic for topic in wished if topic in followed], 0.0
         if len(names) > MAX_TOPICS:
