@@ -15,7 +15,7 @@ help:
 	@echo "make test-slow     run the tests that take minutes"
 	@echo "make test-pythons  run test-quick with other Pythons: PYTHONS= names or paths"
 	@echo "make test-chaos    let faults befall real nodes: ROUNDS= or MINUTES=, SEED=, PROTOCOL=, JOBS="
-	@echo "make test-interop  run against js-, go- and py-libp2p and pulsarcast (npm, go, a C compiler)"
+	@echo "make test-interop  run against js-, go- and py-libp2p, pulsarcast and a Chromium (npm, go, a C compiler)"
 	@echo "make test-interop-rust  run against rust-libp2p (cargo; minutes to build once)"
 	@echo "make test-browser  look at the dashboard in a headless Chromium; pictures in build/dashboard"
 	@echo "make fuzz          feed the decoders, kept inputs first: INPUTS= for each, TARGET=, JOBS=, SEED="
@@ -75,12 +75,12 @@ test-chaos: $(READY)
 
 test-interop: $(READY)
 	$(VENV)/bin/python -m pytest tests/interop -m "not rust and not slow" -q
+	$(VENV)/bin/python -m pytest tests/dashboard -m interop -q
 
 # Not in CI: the first build takes three to five minutes on two cores.
 test-interop-rust: $(READY)
 	$(VENV)/bin/python -m pytest tests/interop -m rust -q
 
-# Not in CI: it needs a Chromium.
 test-browser: $(READY)
 	$(VENV)/bin/python -m pytest tests/dashboard -m interop -q -s
 

@@ -1,7 +1,7 @@
 """The dashboard in a headless Chromium: every view of live nodes, a simulation and a trace.
 
-Pictures of all of it are kept in `build/dashboard`. `make test-browser` runs this; it is in no
-other target, and is skipped where no Chromium is installed.
+Pictures of all of it are kept in `build/dashboard`. `make test-browser` runs this, and so does
+`make test-interop`; it is skipped where no Chromium is installed.
 """
 
 import asyncio

@@ -24,6 +24,7 @@ from rumormill.core.errors import LocalError
 from rumormill.core.event import Event, Note
 from rumormill.core.ids import MessageId
 from rumormill.core.ids import Topic as TopicName
+from rumormill.core.inputs import Unsubscribe
 from rumormill.core.where import Filter
 from rumormill.daemon.control_messages import TopicLine
 from rumormill.daemon.control_service import list_topics
@@ -191,8 +192,10 @@ class Node(Presence, NodeSubscriptions, NodeQuestions, Requesting, Upkeep):
         try:
             await synced.remembered(self._driver, topic)
         except BaseException:
-            if new:
+            if new and self._running:
                 self._forget(topic)
+                if not any(topic in each.topics for each in self._journal.all_subscriptions()):
+                    self._driver.feed(Unsubscribe(topic))
             raise
         return Topic(self, topic)
 

@@ -161,7 +161,7 @@ class NodeSubscriptions(NodeLife):
             for each in subscription.topics:
                 await synced.remembered(self._driver, each)
         except BaseException:
-            for each in set(subscription.topics) - followed:
+            for each in set(subscription.topics) - followed if self._running else ():
                 self._forget(each)
             subscription.close()
             raise
