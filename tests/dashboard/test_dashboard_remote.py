@@ -8,6 +8,7 @@ import contextlib
 import datetime
 import ipaddress
 import json
+import socket
 import ssl
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -249,6 +250,35 @@ def test_tls_is_checked(tmp_path: Path) -> None:
                 watched("https://127.0.0.1/?token=a", tmp_path / "nothing.pem")
 
     run(story)
+
+
+def test_closing_does_not_wait_for_a_client_that_never_hangs_up(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Over TLS an end is said and answered: this client reads its answer, and answers nothing."""
+    pem, key = certificate(tmp_path, "127.0.0.1")
+
+    async def story() -> None:
+        async with Node(None) as node:
+            source = NodeSource(node, "gossipsub")
+            async with elsewhere(source, server_context(pem, key)) as (url, _):
+                address = parse_address(url)
+                host, port = address.place.split(":")
+                request = f"GET /?token={address.token} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n"
+                context = ssl.create_default_context(cafile=pem)
+
+                def asked() -> ssl.SSLSocket:
+                    plain = socket.create_connection((host, int(port)))
+                    client = context.wrap_socket(plain, server_hostname=host)
+                    client.sendall(request.encode())
+                    client.recv(1)
+                    return client
+
+                client = await asyncio.to_thread(asked)
+            client.close()
+
+    run(story)
+    assert not caplog.records
 
 
 Serving = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

@@ -422,6 +422,29 @@ def test_a_page_of_history_is_asked_for_by_offset_time_and_text() -> None:
     run(story)
 
 
+def test_viewers_that_come_at_once_are_no_more_than_may_watch() -> None:
+    async def story() -> None:
+        async with served() as (viewer, _, refused), contextlib.AsyncExitStack() as stack:
+            await viewer.enter()
+            more = 6
+            doors = [
+                await asyncio.open_connection(viewer.host, viewer.port)
+                for _ in range(MAX_VIEWERS + more)
+            ]
+            for _, writer in doors:
+                stack.push(contextlib.closing(writer))
+                writer.write(viewer.request("/stream"))
+            await until(lambda: refused["viewers"] == more, "the others are refused")
+            begun = 0
+            for reader, _ in doors:
+                with contextlib.suppress(asyncio.IncompleteReadError, asyncio.TimeoutError):
+                    await asyncio.wait_for(reader.readuntil(b"event: snapshot"), 0.5)
+                    begun += 1
+            assert begun == MAX_VIEWERS
+
+    run(story)
+
+
 def test_too_many_viewers_are_told_so() -> None:
     """And the others go on; a place is free again when somebody leaves."""
 

@@ -167,7 +167,7 @@ class HttpServer:
         try:
             async with asyncio.timeout(self._timeout):
                 await writer.wait_closed()
-        except OSError:
+        except (OSError, asyncio.CancelledError):
             writer.transport.abort()
 
     def _has_room(self, origin: Origin) -> bool:

@@ -163,6 +163,9 @@ class Dashboard:
         return Answer(_OK, b"", "text/event-stream; charset=utf-8", HEADERS, stream)
 
     async def _counted(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        if self._viewers >= MAX_VIEWERS:  # others have begun since this one was let in
+            self._count("viewers")
+            return
         self._viewers += 1
         try:
             async for piece in pieces:
