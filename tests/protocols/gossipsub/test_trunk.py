@@ -272,6 +272,29 @@ def test_who_is_always_earlier_becomes_the_parent() -> None:
     assert parts(rig, slow)[-1] == TrunkPart(choke=(tag,)), "once the new parent has delivered"
 
 
+def test_what_is_announced_in_one_go_wins_once() -> None:
+    """Of a burst all is as early as its first: that is one early announcement, not many."""
+    rig = Rig(latency=LATENCY)
+    (peer,) = rig.add(1, trunk=True)
+    rig.subscribe([peer])
+    parent, rival = puppet_at(rig, peer), puppet_at(rig, peer)
+    rig.send(parent, peer, Rpc(publish=(foreign(1),)))
+    rig.run(0.5)
+
+    def burst(first: int) -> None:
+        messages = tuple(foreign(number) for number in range(first, first + 4))
+        said(rig, rival, TrunkPart(have=tuple(map(name_of, messages))), peer)
+        rig.run(0.015)
+        rig.send(parent, peer, Rpc(publish=messages))
+        rig.run(0.5)
+
+    burst(2)
+    tag = tag_of("news", AUTHOR)
+    assert TrunkPart(unchoke=(tag,)) not in parts(rig, rival)
+    burst(6)
+    assert parts(rig, rival)[-1] == TrunkPart(unchoke=(tag,))
+
+
 def test_a_copy_that_was_on_its_way_is_counted_as_such() -> None:
     """The receiver knows that the sender could not know; it does not say so twice at once."""
     rig = Rig(latency=LATENCY)

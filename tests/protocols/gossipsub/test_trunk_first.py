@@ -54,6 +54,25 @@ def test_of_a_burst_each_message_goes_to_a_few_until_chokes_can_have_come() -> N
     assert sent_to(rig, others, late) == others, "nobody has choked"
 
 
+def test_what_comes_together_is_announced_together() -> None:
+    """One RPC to each neighbour, however many messages came in one."""
+    rig = Rig(latency=LATENCY)
+    (peer,) = rig.add(1, trunk=True)
+    rig.subscribe([peer])
+    sender, *others = [puppet_at(rig, peer) for _ in range(4)]
+    rig.send(sender, peer, Rpc(publish=(foreign(1),)))
+    rig.run(0.1)
+    for puppet in others:
+        said(rig, puppet, TrunkPart(choke=(tag_of("news", AUTHOR),)), peer)
+    rig.run(2 * YOUNG)
+    together = [foreign(number) for number in range(2, 14)]
+    rig.send(sender, peer, Rpc(publish=tuple(together)))
+    rig.run(0.1)
+    names = tuple(map(name_of, together))
+    for puppet in others:
+        assert [part.have for part in parts(rig, puppet) if part.have] == [names]
+
+
 def test_the_first_message_of_a_source_goes_to_those_who_want_what_others_say() -> None:
     """And is announced to the rest, who may ask; with no other source known it goes to all."""
     rig = Rig(latency=LATENCY)

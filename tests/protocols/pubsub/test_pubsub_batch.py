@@ -14,7 +14,7 @@ from rumormill.protocols.gossipsub.router import GossipSub
 from rumormill.protocols.pubsub.config import PubSubConfig, SignPolicy
 from rumormill.protocols.pubsub.messages import Control, Rpc, SubOpts
 from rumormill.protocols.pubsub.naming import Authorship
-from rumormill.protocols.pubsub.split import SHARED_RPC_BYTES
+from rumormill.protocols.pubsub.split import SHARED_RPC_BYTES, share_rpcs
 from rumormill.sim.identity import SimulatedIdentity
 
 
@@ -64,3 +64,45 @@ def test_what_comes_together_is_passed_on_together() -> None:
     assert list(map(len, said)) == [10, 2]
     assert [rpc.control is None for rpc in rpcs] == [False, False, True]
     assert [message.id for message in rpcs[2].publish] == [message.id for message in messages]
+
+
+def test_own_messages_share_rpcs_inside_the_mesh_and_outside() -> None:
+    """Those outside it get the same messages for another cause, in as few RPCs."""
+    router = GossipSub(SimulatedIdentity(b"self"), random.Random(1), GossipSubConfig())
+    effects: list[Any] = []
+    router.handle(Start(), 0.0, effects)
+    router.handle(Subscribe("news"), 0.0, effects)
+    for peer in (b"one", b"two", b"outside"):
+        router.handle(PeerConnected(peer, PROTOCOLS[0], True, ""), 0.0, effects)
+        control = None if peer == b"outside" else Control(graft=("news",))
+        router.handle(Received(peer, Rpc((SubOpts(True, "news"),), (), control)), 0.0, effects)
+    for number in range(5):
+        router.handle(Publish("news", b"%d" % number, number), 0.0, effects)
+    barriers = tuple(each.barrier for each in effects if isinstance(each, Append))
+    effects.clear()
+    router.handle(Stored(barriers), 0.0, effects)
+    sent = [each for each in effects if isinstance(each, Send)]
+    assert sorted(each.peer for each in sent) == [b"one", b"outside", b"two"]
+    rpcs: list[Any] = [each.message for each in sent]
+    assert [[message.data for message in rpc.publish] for rpc in rpcs] == [
+        [b"0", b"1", b"2", b"3", b"4"]
+    ] * 3
+    assert {each.peer for each in sent if each.message.meta.cause} == {b"outside"}
+
+
+def test_messages_that_go_to_different_peers_stay_in_order() -> None:
+    """No peer gets the third before the second because another gets the first and the third."""
+    author = Authorship(SimulatedIdentity(b"author"), SignPolicy.STRICT_SIGN)
+    first, second, third = (author.compose("news", b"%d" % number) for number in range(3))
+    both = (b"one", b"two")
+    effects: list[Any] = [
+        SendAll(both, first.alone()),
+        SendAll((b"one",), second.alone()),
+        SendAll(both, third.alone()),
+    ]
+    share_rpcs(effects, 1 << 20)
+    got = {
+        peer: [m for each in effects if peer in each.peers for m in each.message.publish]
+        for peer in both
+    }
+    assert got == {b"one": [first, second, third], b"two": [first, third]}

@@ -53,7 +53,9 @@ class Source(msgspec.Struct):
     """When the parent was made one for its announcements."""
     rival: PeerId = b""
     wins: int = 0
-    """Who announced the last messages well before the parent brought them, and how many."""
+    won: float = 0.0
+    """Who announced messages well before the parent brought them, how many times in a row, and when
+    last: what is announced together counts once."""
     shunned: dict[PeerId, float] = msgspec.field(default_factory=dict)
     """Who was a parent, and was too late; and until when it is none again."""
     messages: int = 0

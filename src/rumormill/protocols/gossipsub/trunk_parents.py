@@ -63,10 +63,14 @@ class Parents:
         first = self._first(source, missing, links, now)
         if missing is not None and (not missing.asked or now < missing.answer):
             source.measure(lead)
-        if not first or lead <= MARGIN:
+        if missing is None or not first or lead <= MARGIN:
             source.rival = b""
             return
-        source.wins = source.wins + 1 if source.rival == first else 1
+        if source.rival != first:
+            source.wins = 0
+        elif missing.since == source.won:
+            return  # said in one go: of what comes together, all is as early as the first
+        source.wins, source.won = source.wins + 1, missing.since
         source.rival = first
         if source.wins >= WINS and self._may_try(first, now):
             # The old parent sends until its next message turns out to come second.

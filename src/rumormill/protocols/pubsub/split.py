@@ -40,6 +40,7 @@ from rumormill.protocols.pubsub.messages import (
     rpc_size,
     subscription_size,
 )
+from rumormill.protocols.pubsub.trunk_part import TrunkPart
 from rumormill.wire.protobuf import field_size
 
 Item = TypeVar("Item")
@@ -67,18 +68,12 @@ def round_robin(queues: Iterable[Sequence[Item]]) -> list[Item]:
 class _Shared:
     """Messages for the same peers, on their way into one RPC."""
 
-    __slots__ = ("cause", "limit", "messages", "peers", "size")
+    __slots__ = ("cause", "messages", "peers", "size")
 
-    def __init__(self, peers: tuple[PeerId, ...], cause: str, limit: int) -> None:
+    def __init__(self, peers: tuple[PeerId, ...], cause: str) -> None:
         self.peers, self.cause = peers, cause
         self.messages: list[Message] = []
         self.size = 0
-        self.limit = limit
-
-    def takes(self, peers: tuple[PeerId, ...], cause: str, size: int) -> bool:
-        """Whether an RPC of this size for these peers, sent for this cause, still finds room."""
-        alike = self.peers == peers and self.cause == cause
-        return alike and self.size + size <= self.limit
 
     def rpc(self) -> Rpc:
         """Return the RPC."""
@@ -88,84 +83,102 @@ class _Shared:
         return Rpc((), tuple(messages), cause=self.cause)
 
 
+class _Copies:
+    """Copies of messages, joined as far as they go to the same peers for the same cause.
+
+    Those of an author's own messages go to its mesh and, for another cause, to all others, in turn.
+    """
+
+    def __init__(self, max_rpc: int) -> None:
+        self.all: list[_Shared] = []
+        self._limit = min(SHARED_RPC_BYTES, max_rpc)
+        self._open: dict[tuple[tuple[PeerId, ...], str], _Shared] = {}
+
+    def add(self, peers: tuple[PeerId, ...], rpc: Rpc) -> None:
+        """Put a copy of one message into an RPC; no peer gets messages in another order."""
+        key, message = (peers, rpc.cause), rpc.publish[0]
+        size = (message.cached_meta or message.meta).size
+        shared = self._open.get(key)
+        if shared is None or shared.size + size > self._limit:
+            if shared is None and not all(set(peers).isdisjoint(each) for each, _ in self._open):
+                self._open.clear()
+            shared = self._open[key] = _Shared(peers, rpc.cause)
+            self.all.append(shared)
+        shared.messages.append(message)
+        shared.size += size
+
+
 def interleaved(batch: Effects, max_rpc: int) -> Effects:
     """Put the effects of publishing single messages in order, their copies in turn.
 
     No RPC that messages share is longer than `max_rpc`. What is not a copy of a message (what we
     keep and deliver ourselves, IDONTWANT) comes before all copies, the receipts after them.
     """
-    limit = min(SHARED_RPC_BYTES, max_rpc)
     first: Effects = []
-    copies: list[_Shared | Send] = []
+    copies = _Copies(max_rpc)
+    singles: list[Send] = []
     receipts: Effects = []
-    shared: _Shared | None = None
     for effect in batch:
         if type(effect) is Published:
             receipts.append(effect)
         elif type(effect) is SendAll and _is_one_message(effect.message):
-            rpc: Rpc = effect.message
-            message = rpc.publish[0]
-            size = (message.cached_meta or message.meta).size
-            if shared is None or not shared.takes(effect.peers, rpc.cause, size):
-                shared = _Shared(effect.peers, rpc.cause, limit)
-                copies.append(shared)
-            shared.messages.append(message)
-            shared.size += size
+            copies.add(effect.peers, effect.message)
         elif type(effect) is Send and _carries_data(effect.message):
-            copies.append(effect)
+            singles.append(effect)
         else:
             first.append(effect)
     share_rpcs(first, max_rpc)
-    return first + _in_turn(copies) + receipts
+    return first + _in_turn(copies.all, singles) + receipts
 
 
 def share_rpcs(effects: Effects, max_rpc: int) -> None:
     """Join what is sent on of messages that came together.
 
-    Whoever gets several of them gets them in one RPC, and whoever is told that we want them no more
-    (IDONTWANT) is told of as many at once as others heed. That goes before all copies.
+    Whoever gets several of them gets them in one RPC, whoever is told that we have them (trunk) is
+    told in one, and whoever is told that we want them no more (IDONTWANT) of as many at once as
+    others heed. What is told goes before all copies.
     """
     if [*map(type, effects)].count(SendAll) < 2:
         return
-    limit = min(SHARED_RPC_BYTES, max_rpc)
     kept: Effects = []
     unwanted: dict[tuple[PeerId, ...], list[MessageId]] = {}
-    copies: list[_Shared] = []
+    announced: dict[PeerId, list[bytes]] = {}
+    copies = _Copies(max_rpc)
     for effect in effects:
-        if type(effect) is SendAll and _is_one_message(effect.message):
-            rpc: Rpc = effect.message
-            message = rpc.publish[0]
-            size = (message.cached_meta or message.meta).size
-            if not copies or not copies[-1].takes(effect.peers, rpc.cause, size):
-                copies.append(_Shared(effect.peers, rpc.cause, limit))
-            copies[-1].messages.append(message)
-            copies[-1].size += size
-        elif type(effect) is SendAll and (ids := _unwanted(effect.message)):
-            unwanted.setdefault(effect.peers, []).extend(ids)
+        if type(effect) is not SendAll:
+            kept.append(effect)
+            continue
+        rpc: Rpc = effect.message  # type: ignore[assignment]
+        control = rpc.control
+        if control is None and len(rpc.publish) == 1:
+            copies.add(effect.peers, rpc)
+        elif control is not None and control.idontwant:
+            unwanted.setdefault(effect.peers, []).extend(control.idontwant)
+        elif control is not None and control.trunk is not None and control.trunk.have:
+            for peer in effect.peers:
+                announced.setdefault(peer, []).extend(control.trunk.have)
         else:
             kept.append(effect)
     for peers, ids in unwanted.items():
         for at in range(0, len(ids), HEEDED_UNWANTED):
             control = Control(idontwant=tuple(ids[at : at + HEEDED_UNWANTED]))
             kept.append(SendAll(peers, Rpc(control=control)))
-    effects[:] = kept + [SendAll(each.peers, each.rpc()) for each in copies]
+    alike: dict[tuple[bytes, ...], list[PeerId]] = {}
+    for peer, told in announced.items():
+        alike.setdefault(tuple(told), []).append(peer)
+    for have, listeners in alike.items():
+        part = TrunkPart(have=have)
+        kept.append(SendAll(tuple(listeners), Rpc(control=Control(trunk=part))))
+    effects[:] = kept + [SendAll(each.peers, each.rpc()) for each in copies.all]
 
 
-def _unwanted(rpc: object) -> Sequence[MessageId]:
-    """The messages of an IDONTWANT."""
-    return rpc.control.idontwant if isinstance(rpc, Rpc) and rpc.control is not None else ()
-
-
-def _in_turn(copies: list["_Shared | Send"]) -> Effects:
-    if len(copies) == 1 and isinstance(copies[0], _Shared):
+def _in_turn(copies: Sequence[_Shared], singles: Sequence[Send]) -> Effects:
+    if len(copies) == 1 and not singles:
         return [SendAll(copies[0].peers, copies[0].rpc())]
-    queues: list[list[Send]] = []
+    queues: list[list[Send]] = [[single] for single in singles]
     for copy in copies:
-        if isinstance(copy, Send):
-            queues.append([copy])
-        else:
-            rpc = copy.rpc()
-            queues.append([Send(peer, rpc) for peer in copy.peers])
+        rpc = copy.rpc()
+        queues.append([Send(peer, rpc) for peer in copy.peers])
     return list(round_robin(queues))
 
 
