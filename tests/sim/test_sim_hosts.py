@@ -111,6 +111,20 @@ def test_a_cancelled_timer_does_not_fire() -> None:
     assert net.inputs(0, TimerFired) == []
 
 
+def test_timers_that_are_moved_or_cancelled_do_not_wait_in_the_queue() -> None:
+    """A peer waits there for the soonest that it had, however many it has."""
+    net = Net(1)
+    before = len(net.engine)
+    for step in range(100):
+        do(net.host(0), SetTimer("moved", 0.5 + step / 1000), SetTimer(step, 0.6 + step / 1000))
+        do(net.host(0), CancelTimer(step))
+    do(net.host(0), SetTimer("last", 0.9), SetTimer("same moment", 0.9))
+    assert len(net.engine) == before + 1
+    net.run(2.0)
+    fired = [(0.599, "moved"), (0.9, "last"), (0.9, "same moment")]
+    assert net.probe(0).inputs[1:] == [(at, TimerFired(timer)) for at, timer in fired]
+
+
 # Pause and resume.
 
 

@@ -23,7 +23,7 @@ import msgspec
 from msgspec.structs import replace
 
 from rumormill.core import inputs
-from rumormill.core.bounded import take_out
+from rumormill.core.bounded import drop, take_out
 from rumormill.core.effects import (
     Connect,
     Disconnect,
@@ -266,7 +266,7 @@ class MemberPeer:
             case inputs.PeerConnected():
                 self._on_connected(event, now, effects)
             case inputs.PeerDisconnected(peer=peer, lost=lost):
-                self._links.all.pop(peer, None)
+                drop(self._links.all, peer)
                 self._book.part(peer, lost, now)
                 self._look_soon(now, effects)
             case inputs.ConnectFailed(peer=peer):

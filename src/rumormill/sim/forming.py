@@ -50,17 +50,19 @@ class Forming:
 
 
 def _is_one(hosts: dict[PeerId, Host]) -> bool:
-    neighbours: dict[PeerId, dict[PeerId, None]] = {peer: {} for peer in hosts}
+    joined_to = {peer: peer for peer in hosts}
+
+    def part_of(peer: PeerId) -> PeerId:
+        while joined_to[peer] != peer:
+            joined_to[peer] = peer = joined_to[joined_to[peer]]
+        return peer
+
+    parts = len(hosts)
     for peer, host in hosts.items():
         by_kind = host.machine.view().links.values()
         edges = [each for by_topic in by_kind for peers in by_topic.values() for each in peers]
         for other in (*host.links, *edges):
-            if other in hosts:
-                neighbours[peer][other] = neighbours[other][peer] = None
-    first = next(iter(hosts))
-    reached, waiting = {first: None}, [first]
-    while waiting:
-        new = [peer for peer in neighbours[waiting.pop()] if peer not in reached]
-        reached.update(dict.fromkeys(new))
-        waiting += new
-    return len(reached) == len(hosts)
+            if other in hosts and (one := part_of(peer)) != (another := part_of(other)):
+                joined_to[one] = another
+                parts -= 1
+    return parts == 1

@@ -5,7 +5,6 @@ node would, and knows four states besides being up: down (crashed), paused (mess
 wait), slow (reads so many messages per second), and hostile (its machine is an attacker's).
 """
 
-import random
 from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
@@ -16,6 +15,7 @@ from rumormill.core.event import Event
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import Input, Stored, TimerFired
 from rumormill.core.machine import Machine
+from rumormill.core.randomness import Randomness
 from rumormill.sim.engine import BUCKETS_PER_SECOND, Engine
 from rumormill.sim.journal import Journal
 from rumormill.sim.link import CLOSED, PEER_DOWN, QUEUE_FULL, Parcel, RoundTrip, Way, pack
@@ -42,6 +42,7 @@ class Host(Correspondent):
     """One simulated peer."""
 
     __slots__ = (
+        "_alarms",
         "_answering",
         "_answers",
         "_commands",
@@ -50,7 +51,6 @@ class Host(Correspondent):
         "_news_waiting",
         "_next_order",
         "_next_read",
-        "_on_timer",
         "_paused",
         "_publishing",
         "_read_interval",
@@ -78,7 +78,7 @@ class Host(Correspondent):
         peer: PeerId,
         address: str,
         protocols: tuple[str, ...],
-        build: Callable[[random.Random], Machine],
+        build: Callable[[PeerId, Randomness], Machine],
     ) -> None:
         super().__init__(index, peer, network.engine, network.round_trip)
         self.network = network
@@ -98,9 +98,10 @@ class Host(Correspondent):
         self.validation_delay = 0.0
         self.verdict: Callable[[Event], inputs.Verdict] | None = None
         self._next_order = self.engine.next_order
-        self._timers: dict[Hashable, int] = {}
-        self._on_timer = self._fire
-        """Bound once for all timers."""
+        self._timers: dict[Hashable, tuple[float, int]] = {}
+        """When each fires, and its place in the order of what happens then."""
+        self._alarms: list[tuple[float, int]] = []
+        """When the next ones are looked at, the soonest last."""
         self._paused = False
         self._read_interval = 0.0
         self._next_read = 0.0
@@ -168,9 +169,9 @@ class Host(Correspondent):
                 arrives = now + link.latency
                 bucket = buckets.get(int(arrives * BUCKETS_PER_SECOND))
                 if bucket is None:
-                    engine.schedule(arrives, link.on_arrival, parcel)
+                    engine.schedule(arrives, link.arrive, parcel)
                 else:
-                    bucket.append((arrives, self._next_order(), link.on_arrival, parcel))
+                    bucket.append((arrives, self._next_order(), link.arrive, parcel))
             elif link.accepts(now):
                 record((now, own, trace.SendRPC(peer, meta)))
                 link.transmit(parcel, now)
@@ -270,18 +271,28 @@ class Host(Correspondent):
             self.notify(answer)
 
     def _set_timer(self, effect: effects.SetTimer) -> None:
-        order = self._timers[effect.timer] = self._next_order()
-        self.engine.schedule(effect.at, self._on_timer, (effect.timer, order))
+        due = self._timers[effect.timer] = max(effect.at, self.engine.now), self._next_order()
+        self._set_alarm(due)
 
-    def _fire(self, armed: tuple[Hashable, int]) -> None:
-        timer, order = armed
-        if self._timers.get(timer) != order:
-            return
-        del self._timers[timer]
-        if self._paused:
-            self._waiting_timers.append(timer)
-        else:
-            self.handle(TimerFired(timer))
+    def _set_alarm(self, due: tuple[float, int]) -> None:
+        """Look at the timers then, unless that happens earlier anyway: many are moved, or
+        cancelled, and would wait in the queue all the same."""
+        if not self._alarms or due < self._alarms[-1]:
+            self._alarms.append(due)
+            self.engine.place((*due, self._sound_alarm, None))
+
+    def _sound_alarm(self, _argument: None) -> None:
+        """Fire the timer whose time this is, if there still is one, and turn to the next."""
+        due = self._alarms.pop()
+        timer = next((timer for timer, at in self._timers.items() if at == due), None)
+        if timer is not None:
+            del self._timers[timer]
+            if self._paused:
+                self._waiting_timers.append(timer)
+            else:
+                self.handle(TimerFired(timer))
+        if self._timers:
+            self._set_alarm(min(self._timers.values()))
 
     def notify(self, news: Input) -> None:
         """Tell the machine what the runtime learned: at once, or in its turn after a pause.

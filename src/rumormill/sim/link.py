@@ -278,8 +278,6 @@ class Way:
 class Link(Way):
     """One direction of a connection."""
 
-    __slots__ = ("on_arrival", "outbound")
+    __slots__ = ("outbound",)
 
-    on_arrival: Callable[[Parcel], None]
-    """`arrive`, bound once for all messages."""
     outbound: bool

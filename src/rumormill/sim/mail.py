@@ -41,6 +41,7 @@ from rumormill.sim.link import (
     Way,
     pack,
 )
+from rumormill.sim.resting import Resting
 
 UNREACHABLE: Final = "peer out of reach"
 UNKNOWN_PEER: Final = "unknown peer"
@@ -84,7 +85,7 @@ class Correspondent(Endpoint):
         self.links: dict[PeerId, Link] = {}
         self.routes: dict[PeerId, Route] = {}
         """The ways of its letters that are under way, and those that are not plain."""
-        self.warm: dict[PeerId, float] = {}
+        self.warm = Resting()
         """Where letters go without a handshake, and when one last did."""
         self.questions: dict[int, Question] = {}
         """Its own questions that are open, by its machine's number."""
@@ -242,7 +243,7 @@ class Route(Way):
         """Let the sender know, when it can, that a letter did not arrive."""
         source = self.source
         source.routes.pop(self.target.id, None)
-        source.warm.pop(self.target.id, None)
+        source.warm.remove(self.target.index)
         returned = (parcel, source.session)
         source.engine.schedule(from_time + self.way_back, self._returned, returned)
 
@@ -299,17 +300,6 @@ def fail(question: Question, reason: str) -> None:
     """End a question without an answer, if it is open."""
     if _end(question):
         question.asker.notify(AskFailed(question.ask.peer, question.ask.number, reason))
-
-
-def _keep_warm(host: Correspondent, peer: PeerId, last_used: float) -> None:
-    """Let letters to a peer pass without a handshake, if need be in place of the longest unused.
-
-    Entries stay where they are: a dict whose entries move takes twice the memory.
-    """
-    warm = host.warm
-    if peer not in warm and len(warm) >= MOST_ROUTES:
-        del warm[min(warm, key=warm.__getitem__)]
-    warm[peer] = last_used
 
 
 _target_down = functools.partial(fail, reason=PEER_DOWN)
@@ -428,7 +418,7 @@ class Post:
         """The way to a peer, with a handshake before it where one is needed."""
         route = host.routes.pop(target.id, None)
         if route is None:
-            route = self._new_route(host, target, host.warm.get(target.id, -inf))
+            route = self._new_route(host, target, host.warm.since(target.index))
         if not route.alive(now):
             route.shake_hands(now)
         route.last_used = now
@@ -441,7 +431,7 @@ class Post:
         route = host.routes.get(target.id)
         if route is None:
             if arriving.can_rest:
-                _keep_warm(host, target.id, now)
+                host.warm.put(target.index, now, MOST_ROUTES)
                 return
             route = host.routes[target.id] = self._new_route(host, target, now)
         if route.circuit is not circuit:
@@ -459,13 +449,13 @@ class Post:
         source, target = route.source, route.target
         if source.routes.get(target.id) is route:
             take_out(source.routes, target.id)
-            _keep_warm(source, target.id, route.last_used)
+            source.warm.put(target.index, route.last_used, MOST_ROUTES)
 
     def close_routes(self, host: Correspondent, target: Correspondent) -> None:
         """Let two peers' next letters shake hands again."""
         for one, other in ((host, target), (target, host)):
             one.routes.pop(other.id, None)
-            one.warm.pop(other.id, None)
+            one.warm.remove(other.index)
 
     def forget(self, host: Correspondent, reason: str) -> None:
         """A host goes down: questions to it fail when that can be known, its own are over.

@@ -11,10 +11,12 @@ none, and has to ask again.
 import random
 from collections.abc import Callable
 
-from rumormill.core.bounded import take_out
+from rumormill.core.bounded import drop, take_out
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import ConnectFailed, PeerConnected, PeerDisconnected, Start
 from rumormill.core.machine import Machine
+from rumormill.core.randomness import Randomness
+from rumormill.sim.draws import Generators
 from rumormill.sim.engine import Engine
 from rumormill.sim.host import Host
 from rumormill.sim.latency import LatencyModel, constant
@@ -63,6 +65,7 @@ class Network:
         machines."""
         self.hosts: list[Host] = []
         self.by_id: dict[PeerId, Host] = {}
+        self.generators = Generators(seed)
         self.link_randomness = random.Random(f"{seed}/links")
         self._dialling: dict[tuple[int, int], None] = {}
         self._cut: dict[tuple[int, int], None] = {}
@@ -75,14 +78,14 @@ class Network:
     def add_host(
         self,
         protocols: tuple[str, ...],
-        build: Callable[[PeerId, random.Random], Machine],
+        build: Callable[[PeerId, Randomness], Machine],
         address: str = "",
     ) -> Host:
         """Add a peer that is not up yet."""
         index = len(self.hosts)
         peer = peer_id(index)
         where = address or f"10.{index >> 16 & 255}.{index >> 8 & 255}.{index & 255}"
-        host = Host(self, index, peer, where, protocols, lambda rng: build(peer, rng))
+        host = Host(self, index, peer, where, protocols, build)
         self.hosts.append(host)
         self.by_id[peer] = host
         return host
@@ -98,7 +101,8 @@ class Network:
         else:
             incarnation = self._incarnations.get(host.index, 0) + 1
             self._incarnations[host.index] = incarnation
-            machine = host.build(random.Random(f"{self.seed}/peer/{host.index}/{incarnation}"))
+            draws = self.generators.draws(f"peer/{host.index}/{incarnation}")
+            machine = host.build(host.id, draws)
         self._bring_up(host, machine)
 
     def _bring_up(self, host: Host, machine: Machine) -> None:
@@ -233,7 +237,7 @@ class Network:
             if self.processing_delay:  # else one number for all links, where all are alike
                 latency += self.processing_delay
             link = Link(one, other, latency, self.faults, self.link_randomness, circuit)
-            link.outbound, link.on_arrival = outbound, link.arrive
+            link.outbound = outbound
             one.links[other.id] = link
         for one, other, outbound in ((dialler, listener, True), (listener, dialler, False)):
             take_out(one.connecting, other.id)
@@ -243,10 +247,13 @@ class Network:
 
     def disconnect(self, host: Host, peer: PeerId) -> None:
         """Close a connection at the wish of one side."""
-        if peer in host.routes or peer in host.warm:
-            self.post.close_routes(host, self.by_id[peer])
+        other = self.by_id.get(peer)
+        if other is None:
+            return
+        if peer in host.routes or host.warm.since(other.index) >= 0:
+            self.post.close_routes(host, other)
         if peer in host.links:
-            self._close(host, self.by_id[peer])
+            self._close(host, other)
 
     def lose(self, one: Host, other: Host) -> None:
         """Close a connection that a relay has ended; both learn of it, and it is dialled again."""
@@ -264,7 +271,9 @@ class Network:
     def _close(
         self, host: Host, other: Host, *, tell_first: bool = True, lost: bool = False
     ) -> None:
-        forth, back = host.links.pop(other.id), other.links.pop(host.id)
+        forth, back = drop(host.links, other.id), drop(other.links, host.id)
+        assert forth is not None
+        assert back is not None
         forth.open = back.open = False
         now = self.engine.now
         if tell_first:

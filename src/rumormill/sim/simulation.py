@@ -17,6 +17,7 @@ from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import Subscribe, Unsubscribe
 from rumormill.core.machine import Machine
 from rumormill.core.messages import WireMessage
+from rumormill.core.randomness import Randomness
 from rumormill.members.config import MembersConfig
 from rumormill.members.peer import MemberPeer, queries_of, with_members
 from rumormill.protocols.registry import NO_HOOKS, Begin, Hooks, ProtocolSpec, QuerySpec, protocol
@@ -141,9 +142,8 @@ class Simulation:
 
     def _add_hosts(self) -> None:
         scenario, spec = self.scenario, self.spec
-        bandwidth = build_bandwidth(
-            scenario.links.bandwidth, scenario.peers, self._randomness("bandwidth")
-        )
+        draw = self._randomness("bandwidth")
+        bandwidth = build_bandwidth(scenario.links.bandwidth, scenario.peers, draw)
         hooks = Hooks(addresses=functools.cache(self._addresses_of))
         disk, sync, everybody = scenario.disk, scenario.sync, range(self._hosts)
         read_back = spec.reads_log or sync.enabled or disk.commit_delay > 0
@@ -163,23 +163,23 @@ class Simulation:
                     sum_bits=sync.sum_bits,
                     keeps_events=read_back,
                 )
-            given = Given(SimulatedIdentity(peer_id(index)), hooks)
-            self.given.append(given)
-            host = self.network.add_host(spec.protocol_ids, functools.partial(self._build, given))
+            self.given.append(Given(SimulatedIdentity(peer_id(index)), hooks))
+            host = self.network.add_host(spec.protocol_ids, self._build)
             host.journal, host.asks_again = journal, spec.asks_again
             if index < scenario.peers:
                 host.upload = bandwidth.upload[index]
                 host.download = bandwidth.download[index]
 
-    def _build(self, given: Given, _: PeerId, randomness: random.Random) -> Machine:
+    def _build(self, peer: PeerId, randomness: Randomness) -> Machine:
+        given, sync = self.given[self.network.by_id[peer].index], self.scenario.sync
         machine = self.spec.build(given.identity, randomness, self.config, given.hooks)
-        peer, sync = given.identity.peer, self.scenario.sync
-        draws = self._randomness(f"members/{peer.hex()}")
-        member = with_members(self.spec, machine, peer, draws, self.members, given.hooks)
-        if not sync.enabled:
-            return member
-        check = self.spec.check_kept(machine)
-        return SyncedPeer(member, self._randomness(f"sync/{peer.hex()}"), sync, check)
+        draws = self.network.generators.draws
+        own = draws(f"members/{peer.hex()}")
+        member = with_members(self.spec, machine, peer, own, self.members, given.hooks)
+        if sync.enabled:
+            check = self.spec.check_kept(machine)
+            member = SyncedPeer(member, draws(f"sync/{peer.hex()}"), sync, check)
+        return member
 
     def _addresses_of(self, peer: PeerId) -> Sequence[bytes]:
         """What a peer says of another's whereabouts: nobody dials it, but it takes its bytes."""

@@ -20,6 +20,7 @@ import msgspec
 from rumormill.core.identity import Identity
 from rumormill.core.machine import Machine
 from rumormill.protocols.registry import Hooks
+from rumormill.sim.draws import Draws
 
 
 class Given(msgspec.Struct, frozen=True):
@@ -89,7 +90,7 @@ class _Plain:
             return value.hex()
         if isinstance(value, tuple):
             return [self.of(each) for each in value]
-        if isinstance(value, random.Random):
+        if isinstance(value, random.Random | Draws):
             return hashlib.sha256(repr(value.getstate()).encode()).hexdigest()
         if isinstance(value, type | FunctionType | MethodType):
             return value.__qualname__

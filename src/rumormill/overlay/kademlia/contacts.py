@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Final
 
 from rumormill.core import trace
-from rumormill.core.bounded import remember, take_out
+from rumormill.core.bounded import drop, remember, take_out
 from rumormill.core.effects import Disconnect, Effects
 from rumormill.core.ids import PeerId
 from rumormill.overlay.address_groups import network_of, network_of_text
@@ -69,7 +69,7 @@ class Contacts:
 
     def disconnect(self, peer: PeerId) -> None:
         """A peer is no longer connected, which says nothing about whether it can be reached."""
-        self.connected.pop(peer, None)
+        drop(self.connected, peer)
 
     def forget_connections(self) -> None:
         """Nobody is connected, and no answer is under way."""

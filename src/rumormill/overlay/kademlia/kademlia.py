@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from rumormill.core import inputs, trace
+from rumormill.core.bounded import take_out
 from rumormill.core.effects import CancelTimer, Effects, SetTimer
 from rumormill.core.errors import LimitError, LocalError
 from rumormill.core.ids import PeerId, no_addresses
@@ -47,7 +48,7 @@ from rumormill.overlay.kademlia.operations import (
 from rumormill.overlay.kademlia.server import Server, is_content_id
 from rumormill.overlay.kademlia.stores import ProviderStore, RecordStore
 from rumormill.overlay.kademlia.storing import Storing
-from rumormill.overlay.kademlia.table import position
+from rumormill.overlay.kademlia.table import key_position, position
 from rumormill.overlay.kademlia.upkeep import Upkeep
 from rumormill.overlay.kademlia.validators import DEFAULT_VALIDATORS, Validator, Validators
 
@@ -339,7 +340,7 @@ class Kademlia:
 
     def _begin(self, operation: Operation, now: float, effects: Effects) -> None:
         config = self.config
-        target = position(operation.key)
+        target = key_position(operation.key)
         seeds = self.contacts.table.closest(target, config.k)
         if not seeds:
             self._finish_later(operation, NO_PEERS, now, effects)
@@ -485,7 +486,7 @@ class Kademlia:
         return operation.number
 
     def _finish(self, operation: Operation, reason: str, now: float, effects: Effects) -> None:
-        del self._operations[operation.number]
+        take_out(self._operations, operation.number)
         effects.append(CancelTimer(KadTimer(LOOKUP, operation.number)))
         if self._wants_one(operation):
             effects.append(CancelTimer(KadTimer(SLOW, operation.number)))

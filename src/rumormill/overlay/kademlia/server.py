@@ -16,7 +16,7 @@ from rumormill.overlay.kademlia.config import KademliaConfig
 from rumormill.overlay.kademlia.contacts import Contacts
 from rumormill.overlay.kademlia.messages import KadMessage, KadPeer, KadType, Record
 from rumormill.overlay.kademlia.stores import RECORD_AGE, Held, ProviderStore, RecordStore
-from rumormill.overlay.kademlia.table import position
+from rumormill.overlay.kademlia.table import key_position
 from rumormill.overlay.kademlia.validators import BAD_KEY, NO_VALIDATOR, Validators
 from rumormill.wire.protobuf import read_varint
 
@@ -86,7 +86,7 @@ class Server:
         effects.append(Decline(asked.number))
 
     def _closer(self, key: bytes, asker: PeerId, now: float) -> tuple[KadPeer, ...]:
-        peers = self._contacts.table.closest(position(key), self._config.k, asker)
+        peers = self._contacts.table.closest(key_position(key), self._config.k, asker)
         describe = self._contacts.describe
         return tuple([describe(peer, now) for peer in peers])
 

@@ -34,10 +34,15 @@ OURSELVES = "kad-ourselves"
 BITS: Final = 256
 
 
+def key_position(key: bytes) -> int:
+    """Where a key stands."""
+    return int.from_bytes(sha256(key).digest())
+
+
 @lru_cache(maxsize=1 << 17)
 def position(name: bytes) -> int:
-    """Where a peer id or a key stands."""
-    return int.from_bytes(sha256(name).digest())
+    """The same of a peer id, or of a key that is met again: it is remembered."""
+    return key_position(name)
 
 
 def distance(a: bytes, b: bytes) -> int:
@@ -85,22 +90,18 @@ class _Bucket(msgspec.Struct, gc=False):
 
     contacts: list[Contact] = []
     """The longest silent first."""
-    replacements: list[Contact] = []
+    replacements: tuple[Contact, ...] = ()
     """Who waits for a place, the one that was heard of last standing last."""
 
     def forget_waiting(self, peer: PeerId) -> None:
         """A peer waits no longer, if it did."""
-        for place, waiting in enumerate(self.replacements):
-            if waiting.peer == peer:
-                del self.replacements[place]
-                break
+        if self.replacements:
+            self.replacements = tuple([each for each in self.replacements if each.peer != peer])
 
     def let_wait(self, contact: Contact, most: int) -> None:
         """Let a peer wait, if need be in place of the one that was not heard of for longest."""
         self.forget_waiting(contact.peer)
-        if len(self.replacements) >= most:
-            del self.replacements[0]
-        self.replacements.append(contact)
+        self.replacements = (*self.replacements, contact)[-most:]
 
 
 class RoutingTable:
@@ -135,7 +136,7 @@ class RoutingTable:
 
     def around(self, key: bytes) -> int:
         """How many contacts are in the bucket where a key belongs."""
-        bucket = self._buckets.get(shared_bits(self.own, position(key)))
+        bucket = self._buckets.get(shared_bits(self.own, key_position(key)))
         return 0 if bucket is None else len(bucket.contacts)
 
     def has_room(self, peer: PeerId) -> bool:

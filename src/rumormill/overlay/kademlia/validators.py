@@ -86,7 +86,7 @@ class Validators:
     __slots__ = ("_content", "_namespaces")
 
     def __init__(self, namespaces: Mapping[str, Validator] = DEFAULT_VALIDATORS) -> None:
-        self._namespaces = {name.encode(): validator for name, validator in namespaces.items()}
+        self._namespaces = namespaces
         self._content = namespaces.get(CONTENT_NAMESPACE)
 
     def of(self, key: bytes) -> Validator | None:
@@ -96,7 +96,7 @@ class Validators:
         if key[:1] != b"/":
             return None
         end = key.find(b"/", 1)
-        return None if end < 0 else self._namespaces.get(key[1:end])
+        return None if end < 0 else self._namespaces.get(key[1:end].decode(errors="replace"))
 
     def refusal(self, key: bytes, value: bytes) -> str:
         """Why the value must not stand under the key; empty where it may."""

@@ -11,6 +11,7 @@ send it.
 from collections.abc import Container, Sequence
 
 from rumormill.core import trace
+from rumormill.core.bounded import take_out
 from rumormill.core.effects import Effects
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.randomness import Randomness
@@ -181,7 +182,7 @@ class Gossip:
             if aged:
                 self.unwanted[peer] = aged
             else:
-                del self.unwanted[peer]
+                take_out(self.unwanted, peer)
 
     def arrived(self, peer: PeerId, message: Message, links: Container[PeerId]) -> None:
         """A peer brought a message, new or not: nobody owes it any more, whatever its name."""

@@ -26,6 +26,9 @@ TRANSMISSIONS_MAX: Final = 100_000
 TOO_OFTEN: Final = 1 << 31
 """The count given when no more can be counted: above any limit."""
 
+_EMPTY: Final[dict[Topic, list[MessageId]]] = {}
+"""A window without messages, as most are: one for all, into which nothing is put."""
+
 
 class MessageCache:
     """Messages of the last heartbeats, by id and by topic."""
@@ -65,7 +68,7 @@ class MessageCache:
         """Ids by those other names."""
         # Newest first. A window maps a topic to the ids of its messages, in order of arrival. A
         # list, since there are few windows and an empty deque takes ten times the memory.
-        self._windows: list[dict[Topic, list[MessageId]]] = [{} for _ in range(history_length)]
+        self._windows: list[dict[Topic, list[MessageId]]] = [_EMPTY] * history_length
         self._gossip = history_gossip
         self._transmissions: dict[MessageId, dict[PeerId, int]] = {}
         self._transmissions_counted = 0
@@ -90,6 +93,8 @@ class MessageCache:
             self.aliases[name(message)] = message_id
         self._bytes += size
         window = self._windows[0]
+        if window is _EMPTY:
+            window = self._windows[0] = {}
         ids = window.get(message.topic)
         if ids is None:
             window[message.topic] = [message_id]
@@ -109,7 +114,7 @@ class MessageCache:
         for age in range(len(self._windows) - 1, 0, -1):
             before = len(self.messages)
             self._forget(self._windows[age])
-            self._windows[age] = {}
+            self._windows[age] = _EMPTY
             self.evicted += before - len(self.messages)
             if len(self.messages) < self._messages_max and self._bytes + size <= self._bytes_max:
                 return
@@ -147,10 +152,8 @@ class MessageCache:
         windows = self._windows
         if windows:
             oldest = windows.pop()
-            if oldest:
-                self._forget(oldest)
-                oldest = {}
-            windows.insert(0, oldest)
+            self._forget(oldest)
+            windows.insert(0, _EMPTY)
 
     def _forget(self, window: dict[Topic, list[MessageId]]) -> None:
         for ids in window.values():

@@ -15,6 +15,7 @@ from collections import defaultdict
 import msgspec
 
 from rumormill.core import trace
+from rumormill.core.bounded import take_out
 from rumormill.core.effects import Connect, Effects
 from rumormill.core.ids import PeerId, Topic
 from rumormill.protocols.gossipsub import reasons
@@ -71,7 +72,7 @@ class Outbox:
 
     def take(self, peer: PeerId) -> Control | None:
         """Remove and return what waits for a peer, without what is no longer true."""
-        waiting = self.pending.pop(peer, None)
+        waiting = take_out(self.pending, peer)
         if waiting is None:
             return None
         mesh = self._mesh
@@ -83,7 +84,7 @@ class Outbox:
 
     def forget_peer(self, peer: PeerId) -> None:
         """Drop what waits for a peer that is gone."""
-        self.pending.pop(peer, None)
+        take_out(self.pending, peer)
 
 
 class PeerExchange:

@@ -90,7 +90,6 @@ class GossipSub(PubSubRouter):
             self._judged = self._score.records
         self._floodsub_peers: dict[PeerId, None] = {}
         self._prunes_heard: dict[PeerId, int] = {}
-        self._offers_heard: dict[PeerId, None] = {}
         self._ticks = 0
         self.trunk: Trunk | None = None
         if config.trunk:
@@ -185,8 +184,7 @@ class GossipSub(PubSubRouter):
         if self.trunk is not None:
             self.trunk.gone(peer, effects)
         self._floodsub_peers.pop(peer, None)
-        for heard in (self._offers_heard, self._prunes_heard):
-            heard.pop(peer, None)
+        self._prunes_heard.pop(peer, None)
         if self._score is not None:
             self._score.remove_peer(peer, now)
         if peer in self.direct:
@@ -215,9 +213,10 @@ class GossipSub(PubSubRouter):
             wanted = self.gossip.on_ihave(peer, control.ihave, self.mesh.links, now, effects)
         asked = control.iwant
         if control.offers_trunk:
-            if peer in self._offers_heard:  # 1.3: once, in the first RPC
+            state = self.peers[peer]
+            if state.said_extensions:  # 1.3: once, in the first RPC
                 effects.append(trace.Refuse(peer, reasons.EXTENSIONS_AGAIN))
-            self._offers_heard[peer] = None
+            state.said_extensions = True
         if self.trunk is not None:
             if control.offers_trunk:
                 self.trunk.offered(peer)

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Final
 
 from rumormill.core import trace
+from rumormill.core.bounded import drop
 from rumormill.core.effects import Effects
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.protocols.gossipsub import score_stats
@@ -194,7 +195,7 @@ class PeerScore:
             return
         stats.earned = None
         score = self.score(peer, now)
-        del self._active[peer]
+        drop(self._active, peer)
         if score > 0 or self._params.retain_score <= 0:
             self._release(stats)
             return

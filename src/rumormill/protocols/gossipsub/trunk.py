@@ -26,6 +26,7 @@ from typing import Final
 import msgspec
 
 from rumormill.core import trace
+from rumormill.core.bounded import drop
 from rumormill.core.effects import Effects, Send, SendAll
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.trace import CHOKE_RACE, DuplicateMessage
@@ -126,7 +127,7 @@ class Trunk:
 
     def gone(self, peer: PeerId, effects: Effects) -> None:
         """A peer is gone."""
-        self.speakers.pop(peer, None)
+        drop(self.speakers, peer)
         self.outsiders.forget_peer(peer)
         self.probes.forget_peer(peer)
         letters = Letters()

@@ -13,7 +13,7 @@ _CHANGES_PER_SECOND: Final = 50
 then more often than anybody's interests change."""
 
 
-class PeerState(msgspec.Struct):
+class PeerState(msgspec.Struct, gc=False):
     """What is known of a connected peer."""
 
     protocol: str
@@ -23,7 +23,13 @@ class PeerState(msgspec.Struct):
     """Whether it is behind a relay that carries only so much."""
     topics: tuple[Topic, ...] = ()
     """What it subscribes to; made anew when that changes, since it seldom does."""
-    changes: RateLimit = msgspec.field(
-        default_factory=lambda: RateLimit(_CHANGES_PER_SECOND, _CHANGES_AT_ONCE)
-    )
-    """How often it may subscribe and leave."""
+    changes: RateLimit | None = None
+    """How often it may subscribe and leave; made with its second change, as most have one topic."""
+    said_extensions: bool = False
+    """Whether it has named the extensions that it speaks."""
+
+    def may_change(self, now: float) -> bool:
+        """Whether it may subscribe or leave once more."""
+        if self.changes is None:
+            self.changes = RateLimit(_CHANGES_PER_SECOND, _CHANGES_AT_ONCE)
+        return self.changes.take(now)

@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from rumormill.core import inputs, trace
+from rumormill.core.bounded import drop
 from rumormill.core.effects import (
     Append,
     CancelTimer,
@@ -86,8 +87,8 @@ class PubSubRouter:
     __slots__ = (
         "_authorship", "_checked_topic", "_name", "_peer_filter", "_pending", "_randomness",
         "_recovery", "_seen", "_seen_ids", "_settings", "_subscription_filter", "_unannounced",
-        "_unsaid", "_validator", "check_kept", "id", "peers", "publish_only", "subscriptions",
-        "topics",
+        "_unsaid", "_usual_topic", "_validator", "check_kept", "id", "peers", "publish_only",
+        "subscriptions", "topics",
     )  # fmt: skip
 
     def __init__(
@@ -117,6 +118,7 @@ class PubSubRouter:
         self._unsaid: Unsaid[Message] = Unsaid()
         self._recovery = Recovery(self.id, hooks.validator, config.max_pending_validations)
         self._unannounced: dict[PeerId, dict[Topic, None]] = {}
+        self._usual_topic: tuple[Topic, ...] = ()  # of the last who had one: many share it
         self._checked_topic: Topic | None = None
         """The name that was published to last, and need not be checked again."""
 
@@ -211,8 +213,7 @@ class PubSubRouter:
         """Peers are offered in exchange in numbers; one that cannot be reached is no loss."""
 
     def _on_subscribe(self, event: inputs.Subscribe, now: float, effects: Effects) -> None:
-        topic = event.topic
-        wanted, other = self.subscriptions, self.publish_only
+        topic, wanted, other = event.topic, self.subscriptions, self.publish_only
         if event.publish_only:
             wanted, other = other, wanted
         if topic in wanted:
@@ -314,7 +315,7 @@ class PubSubRouter:
         self, event: inputs.PeerDisconnected, now: float, effects: Effects
     ) -> None:
         peer = event.peer
-        state = self.peers.pop(peer, None)
+        state = drop(self.peers, peer)
         if state is None:
             return
         effects.append(trace.RemovePeer(peer))
@@ -326,7 +327,7 @@ class PubSubRouter:
 
     def _forget_subscriber(self, peer: PeerId, topic: Topic) -> None:
         subscribers = self.topics[topic]
-        del subscribers[peer]
+        drop(subscribers, peer)
         if not subscribers:
             del self.topics[topic]
 
@@ -358,7 +359,7 @@ class PubSubRouter:
                 if len(known) >= limit:
                     refused += 1
                     continue
-            if not state.changes.take(now):
+            if known and not state.may_change(now):
                 too_often += 1
             elif sub.subscribe:
                 known[topic] = None
@@ -368,6 +369,10 @@ class PubSubRouter:
                 self._forget_subscriber(peer, topic)
                 self._on_peer_left_topic(peer, topic, now, effects)
         state.topics = tuple(known)
+        if state.topics == self._usual_topic:
+            state.topics = self._usual_topic
+        elif len(known) == 1:
+            self._usual_topic = state.topics
         if filtered:
             effects.append(trace.Refuse(peer, reasons.FILTERED_SUBSCRIPTION, count=filtered))
         if refused:
