@@ -198,7 +198,7 @@ def test_errors_say_who_has_a_home_and_what_to_do(tmp_path: Path) -> None:
     home = tmp_path / "home"
 
     async def main() -> None:
-        with pytest.raises(NoDaemonError, match="start `rumormill node --home"):
+        with pytest.raises(NoDaemonError, match="start one with `rumormill node --home"):
             await connect(home)
         with Program([sys.executable, "-c", HOLDER, home]) as holder:
             assert holder.hears() == "ready"

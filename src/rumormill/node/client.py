@@ -38,11 +38,7 @@ from rumormill.core.ids import MessageId
 from rumormill.core.ids import Topic as TopicName
 from rumormill.core.where import Filter
 from rumormill.daemon import control_messages as messages
-from rumormill.daemon.control_client import (
-    ControlClient,
-    NoDaemonError,
-    held_without_control,
-)
+from rumormill.daemon.control_client import ControlClient
 from rumormill.daemon.control_consumers import Consumer
 from rumormill.daemon.control_messages import TopicLine
 from rumormill.daemon.endpoint import default_home
@@ -99,12 +95,7 @@ def connect(home: str | Path | None = None) -> Connecting:
 
 async def _connected(home: Path) -> "Client":
     """A client; or the sentence that says who has the home, and what to do."""
-    try:
-        first = await ControlClient.connect(messages.socket_path(home))
-    except NoDaemonError as error:
-        held = await asyncio.to_thread(held_without_control, home)
-        start = f"start `rumormill node --home {home}`, or make a `Node({str(home)!r})`"
-        raise NoDaemonError(held or f"{error}; {start}", error.code) from None
+    first = await ControlClient.connect(messages.socket_path(home))
     return Client(home, first, await first.welcome())
 
 
