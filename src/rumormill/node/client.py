@@ -48,6 +48,7 @@ from rumormill.log.model import Report, Retention, StoreConfig, check_topic
 from rumormill.node.arguments import check_calls, checked
 from rumormill.node.client_subscription import ClientSubscription
 from rumormill.node.config import CHECKED_BELOW, chosen_protocol, parsed_ticket
+from rumormill.node.groups import check_consumer
 from rumormill.node.payloads import as_bytes, payloads
 from rumormill.node.requesting import Requesting, reply_topic
 from rumormill.node.subscribing import SubscribeOptions
@@ -460,6 +461,8 @@ def _said(item: bytes | str | Message) -> messages.Said:
 def _request(topic: TopicName, options: SubscribeOptions) -> messages.Subscribe:
     if options.get("where") is not None:
         Filter(options["where"] or "")
+    if (name := options.get("name")) is not None:
+        check_consumer(name, options.get("ack_within"))
     return messages.Subscribe(
         topic,
         options.get("since_offset"),
@@ -477,7 +480,7 @@ def _request(topic: TopicName, options: SubscribeOptions) -> messages.Subscribe:
         options.get("since"),
         options.get("buffer", 1024),
         Overflow(options.get("overflow", Overflow.CATCH_UP)).value,
-        options.get("name") or "",
+        name or "",
         options.get("ack_within"),
     )
 
