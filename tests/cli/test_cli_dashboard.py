@@ -188,7 +188,7 @@ def test_a_simulation_is_watched_while_it_runs() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["dashboard", "nobody"], 1, "no daemon runs in"),
+        (["dashboard", "nobody"], 1, "start one with `rumormill node --home"),
         (["dashboard", "run.ndjson"], 1, "there is no trace"),
         (["dashboard", "run.ndjson", "."], 2, "homes or traces, not both"),
         (["dashboard", "http://localhost:4030/"], 1, "with its token"),
@@ -197,7 +197,7 @@ def test_a_simulation_is_watched_while_it_runs() -> None:
         (["dashboard", "--cert", "x"], 2, "TLS needs both"),
         (["dashboard", "--export", "no/such/page.html"], 2, "cannot be written"),
         (["dashboard", "--lissten", "x"], 2, "did you mean --listen"),
-        (["top"], 1, "no daemon runs in"),
+        (["top"], 1, "start one with `rumormill node --home"),
         (["top", "--interval", "0"], 2, "--interval"),
         (["top", "--sort", "colour"], 2, "there is no sort"),
         (["sim", "--dashboard", "nowhere", "--peers", "4"], 2, "is not HOST:PORT"),

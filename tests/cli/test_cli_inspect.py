@@ -203,7 +203,7 @@ def test_a_cid_in_every_form(capsys: pytest.CaptureFixture[str]) -> None:
         ("topic", '{"nam": 1}', "there is no key 'nam'"),
         ("topic", "hello", "neither JSON nor hexadecimal"),
         ("topic", "a0", "a topic is a map of 5 entries"),
-        ("event", "{}", "payload_hex: is missing"),
+        ("event", "{}", "not an event descriptor: payload_hex: is missing"),
         ("event", '{"payload_hex": "0"}', "payload_hex: not hexadecimal"),
         ("event", "a6", "truncated"),
         ("event", "0a00", "event-without-topic"),

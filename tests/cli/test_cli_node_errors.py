@@ -182,7 +182,7 @@ def test_a_home_whose_path_is_too_long_for_a_socket(tmp_path: Path) -> None:
 def test_publishing_to_nobody_says_what_to_do(home: Path) -> None:
     fails("pub", "t", "x", "--home", home, code=1, says="give --join TICKET")
     fails("peers", "--home", home, code=1, says="start `rumormill node`")
-    fails("topics", "--home", home, code=1, says="there is no rumormill store")
+    fails("topics", "--home", home, code=1, says="`rumormill node` makes one")
     fails("history", "t", "--home", home, code=1, says="there is no rumormill store")
     fails("sub", "t", "--all", "--home", home, code=2, says="rumormill history")
 

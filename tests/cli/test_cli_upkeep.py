@@ -3,8 +3,10 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -299,3 +301,33 @@ def test_what_a_command_does_alone_an_interrupt_ends_at_once(home: Path) -> None
     refused = rumormill("import", home / "none.parquet", "--home", home)
     assert (refused.returncode, "there is no file" in refused.stderr) == (1, True)
     assert not home.exists()
+
+
+def test_a_home_on_a_disk_that_cannot_be_written_is_read(tmp_path: Path) -> None:
+    """By every verb that only reads, and copied; what would write says why it does not."""
+    unshare = ["unshare", "-rm"]
+    if not shutil.which("unshare") or subprocess.run([*unshare, "true"], check=False).returncode:
+        pytest.skip("no file system can be mounted here without root (unshare -rm)")
+    home = tmp_path / "home"
+    with EventLog(home) as log:
+        log.append([Event("news", b"kept", b"", b"1", received=1.0)]).result()
+    run = f"{sys.executable} -m rumormill"
+    verbs = (
+        *("history news", "topics", "groups", "retention", f"backup {tmp_path}/copy"),
+        f"export {tmp_path}/news.parquet",
+    )
+    script = f"mount --bind {home} {home} && mount -o remount,ro,bind {home}"
+    for verb in verbs:
+        script += f" && {run} {verb} --home {home}"
+    done = subprocess.run(
+        [*unshare, "sh", "-c", f"{script} && ! {run} retention --apply --home {home}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(),
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("kept\n")
+    assert f"the store {home} cannot be written: Read-only file system" in done.stderr
+    with EventLog(tmp_path / "copy", read_only=True) as log:
+        assert log.verify().ok

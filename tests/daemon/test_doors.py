@@ -278,6 +278,8 @@ def test_scripts_serve_too(home: Path) -> None:
             assert 'topic_msg_published_total{topic="news"} 1\n' in page
             assert run(lambda: published_by_command(doors.control, "news", b"sun")) == 1
         assert not listens(doors.flight)
+        with node.serve(dashboard=ANYWHERE) as doors:
+            assert "/?token=" in doors.dashboard
         doors = node.serve(metrics=ANYWHERE)
     assert not listens(doors.metrics)
     doors.close()  # once more changes nothing

@@ -71,6 +71,9 @@ def test_a_backup_is_refused_where_it_would_be_none(home: Path, tmp_path: Path) 
     (tmp_path / "there").mkdir()
     with pytest.raises(BackupRefusedError, match="exists already"):
         backup(home, tmp_path / "there")
+    for place in ("/proc/copy", tmp_path / ("x" * 300)):
+        with pytest.raises(BackupRefusedError, match=r"cannot be made: .*; name a directory where"):
+            backup(home, place)
     damage(home, 5)
     with pytest.raises(CorruptLogError, match="offsets 5 to 5"):
         backup(home, tmp_path / "copy")
@@ -244,7 +247,7 @@ def test_retention_frees_a_database_that_is_at_its_limit(home: Path) -> None:
 
 def test_the_reserve_may_be_given_up_by_name(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a disk of a GiB with a MiB left; of a small disk, a quarter is kept and not more."""
-    disk = SimpleNamespace(f_frsize=4096, f_bavail=256, f_blocks=262_144)
+    disk = SimpleNamespace(f_frsize=4096, f_bavail=256, f_blocks=262_144, f_flag=0)
     monkeypatch.setattr(os, "statvfs", lambda _: disk)
     with EventLog(home) as log:
         refused = log.append([make_event(0)]).exception()

@@ -25,6 +25,7 @@ from rumormill import (
 from rumormill.core import trace
 from rumormill.core.event import Event as JudgedEvent
 from rumormill.core.ids import PeerId
+from rumormill.log.errors import OffsetAheadError
 from trace_log import TraceLog
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -470,7 +471,9 @@ def test_history_by_offset_by_time_and_by_number() -> None:
             assert late == [each for each in everything if each.received >= late[0].received]
             assert late[0].offset <= 700
             assert await node.history("news", since=time.time() + 1e6) == []
-            assert await node.history("news", since_offset=5000) == []
+            assert await node.history("news", since_offset=1200) == []
+            with pytest.raises(OffsetAheadError, match="whose next offset is 1200"):
+                await node.history("news", since_offset=1201)
             assert await node.history("news", limit=0) == []
 
     run(main)

@@ -13,7 +13,7 @@ import rumormill
 from live_nodes import run, until
 from processes import Program, Terminal
 from processes import rumormill as rumormill_run
-from rumormill import Client, LocalError, Message, Node, connect
+from rumormill import Client, LocalError, Message, Node, RumormillError, connect
 from rumormill.daemon.control_client import NoDaemonError
 from rumormill.daemon.control_messages import Reloaded, socket_path
 from rumormill.log.errors import StoreLockedError
@@ -101,6 +101,31 @@ def test_publish_subscribe_and_history(tmp_path: Path) -> None:
             assert (line.topic, len(await client.history("long"))) == ("long", 9)
             assert await client.compact() >= 0
             assert await client.peer_clocks() == []
+
+    run(main)
+
+
+def test_a_client_reads_from_where_a_node_does(tmp_path: Path) -> None:
+    """Offsets, times, both of them, and what is beyond either end."""
+
+    async def main() -> None:
+        async with served(tmp_path) as (node, client):
+            await node.publish_many("news", [b"%d" % number for number in range(10)])
+            await node.retention("news", rules=Retention(max_events=6), apply=True)
+            moment = (await node.history("news"))[2].received
+            for start, since, first in (
+                *((0, None, 4), (2, None, 4), (5, None, 5), (-1, None, 9), (-99, None, 4)),
+                *((10, None, 10), (9, moment, 9), (-1, moment, 9), (5, 9e9, 10)),
+            ):
+                for each in (node, client):
+                    found = await each.history("news", since_offset=start, since=since)
+                    assert [event.offset for event in found][:1] == [*range(first, 10)][:1]
+            for each in (node, client):
+                for topic in ("news", "nothing"):
+                    with pytest.raises(RumormillError, match="offset 11 is ahead of the log"):
+                        await each.history(topic, since_offset=11)
+                with pytest.raises(LocalError, match="a subscription's name is printable text"):
+                    await each.subscribe("news", name="")
 
     run(main)
 
@@ -198,7 +223,7 @@ def test_errors_say_who_has_a_home_and_what_to_do(tmp_path: Path) -> None:
     home = tmp_path / "home"
 
     async def main() -> None:
-        with pytest.raises(NoDaemonError, match="start `rumormill node --home"):
+        with pytest.raises(NoDaemonError, match="start one with `rumormill node --home"):
             await connect(home)
         with Program([sys.executable, "-c", HOLDER, home]) as holder:
             assert holder.hears() == "ready"

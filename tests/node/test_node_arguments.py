@@ -113,7 +113,10 @@ async def tried(call: Callable[..., Any], arguments: dict[str, Any]) -> None:
             await answer
 
 
-@pytest.mark.parametrize("value", [object(), "\ud800", [object()], {"a": object()}, math.nan])
+@pytest.mark.parametrize(
+    "value",
+    [object(), "\ud800", "a\0", [object()], {5}, range(2), {"a": object()}, {5: 5}, math.nan],
+)
 def test_no_argument_is_taken_for_what_it_is_not(value: object, tmp_path: Path) -> None:
     """Of any call of a node or of a client: one sentence of ours, or the value is fine; none fails
     in the words of Python, and none waits for ever."""
@@ -196,6 +199,18 @@ def test_text_is_published_in_utf_8() -> None:
 def test_a_wrong_argument_of_a_node(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(LocalError, match=sentence):
         Node(None, **options)
+
+
+def test_an_id_may_be_any_kind_of_bytes() -> None:
+    """As data may: what is wrong with one is a sentence of ours."""
+
+    async def main() -> None:
+        async with Node(None, protocol="pulsarcast") as node:
+            for event in (b"x", bytearray(b"x"), memoryview(b"x")):
+                with pytest.raises(LocalError, match="names no event"):
+                    await node.fetch(event, timeout=0.01)  # type: ignore[arg-type]
+
+    run(main)
 
 
 def test_a_validator_is_a_function() -> None:

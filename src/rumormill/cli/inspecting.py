@@ -36,7 +36,7 @@ def run_inspect(options: argparse.Namespace) -> int:
     try:
         shown = read(given)
     except RumormillError as error:
-        raise CommandError(f"not a {name}: {error}", FAILURE) from None
+        raise CommandError(f"not {name}: {error}", FAILURE) from None
     if options.json:
         print(json.dumps(shown, ensure_ascii=False))
         return 0
@@ -195,8 +195,8 @@ def _object(value: object) -> object:
 
 
 _KINDS: Final[dict[str, tuple[str, Callable[[object], dict[str, Any]]]]] = {
-    "topic": ("topic descriptor", _topic),
-    "event": ("event descriptor", _event),
-    "rpc": ("Pulsarcast RPC", _rpc),
-    "cid": ("Pulsarcast CID", _cid),
+    "topic": ("a topic descriptor", _topic),
+    "event": ("an event descriptor", _event),
+    "rpc": ("a Pulsarcast RPC", _rpc),
+    "cid": ("a Pulsarcast CID", _cid),
 }

@@ -23,6 +23,13 @@ class NoDaemonError(messages.ControlError):
     """Nobody serves this home."""
 
 
+def nobody_serves(home: Path, why: str = "") -> NoDaemonError:
+    """Say who has a home, and what to do."""
+    start = f"; start one with `rumormill node --home {home}`, or a `Node({str(home)!r})`"
+    told = held_without_control(home) or f"no daemon runs in {home}{why or start}"
+    return NoDaemonError(told, "no-daemon")
+
+
 def held_without_control(home: Path) -> str | None:
     """The sentence about a process that has a home open and serves no control socket there."""
     with contextlib.suppress(OSError), (home / "lock").open("rb") as lock:
@@ -57,16 +64,13 @@ class ControlClient(Service):
         try:
             reader, writer = await asyncio.open_unix_connection(str(path), limit=_READ_AHEAD)
         except FileNotFoundError:
-            raise NoDaemonError(f"no daemon runs in {path.parent}", "no-daemon") from None
+            raise nobody_serves(path.parent) from None
         except ConnectionRefusedError:  # what a dead one left behind
-            raise NoDaemonError(
-                f"no daemon runs in {path.parent}: the last one died and left its socket; start it"
-                " again with `rumormill node`",
-                "no-daemon",
-            ) from None
+            died = ": the last one died and left its socket; start it again with `rumormill node`"
+            raise nobody_serves(path.parent, died) from None
         except OSError as error:
             if len(str(path)) > 100:
-                raise NoDaemonError(f"no daemon runs in {path.parent}", "no-daemon") from None
+                raise nobody_serves(path.parent) from None
             raise messages.ControlError(
                 f"cannot connect to the daemon at {path}: {error.strerror or error}"
             ) from error

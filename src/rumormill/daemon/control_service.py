@@ -425,16 +425,16 @@ def _message(said: messages.Said) -> Message:
 
 
 def find_offset(log: EventLog, topic: Topic, offset: int | None, since: float | None) -> int | None:
-    """Where to begin: an offset, -5 for the last five, or the first event since a time."""
+    """Where to begin: an offset, -5 for the last five, and not before the first event since a
+    time."""
+    start = offset
+    if offset is not None:
+        info = log.topic(topic)
+        start = max(offset, 0) if info is None else max(info.place(offset), info.first_offset)
     if since is not None:
         found = log.read_since(topic, since, 1)
-        return found[0].offset if found else _end_of(log, topic)
-    if offset is None:
-        return None
-    info = log.topic(topic)
-    if info is None:
-        return max(offset, 0)
-    return max(info.place(offset), info.first_offset)
+        start = max(start or 0, found[0].offset if found else _end_of(log, topic))
+    return start
 
 
 def read_history(

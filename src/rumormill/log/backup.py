@@ -20,8 +20,8 @@ from rumormill.log.check import HEADS_NAME, damaged, find_witness
 from rumormill.log.errors import (
     Finding,
     FindingKind,
-    NotAStoreError,
     StoreError,
+    no_store,
     translated,
 )
 from rumormill.log.event_log import DEFAULT_CONFIG, EventLog
@@ -49,12 +49,17 @@ def backup(home: Path | str, to: Path | str) -> Report:
     Whoever writes the log goes on meanwhile; its write-ahead log cannot be cut until this is done.
     """
     home, to = Path(home), Path(to).absolute()
-    if to.exists():
-        raise BackupRefusedError(f"{to} exists already: name a directory that does not")
     source = _valid_database(home)
-    with translated(str(to)):
+    try:
+        if to.exists():
+            raise BackupRefusedError(f"{to} exists already: name a directory that does not")
         to.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=f".{to.name}-", dir=to.parent))
+    except OSError as error:
+        raise BackupRefusedError(
+            f"{to} cannot be made: {error.strerror}; name a directory where you may write"
+        ) from error
+    with translated(str(to)):
         try:
             _copy_store(source, draft, _FIRST)
             _copy_files(home, draft)
@@ -116,7 +121,7 @@ def _valid_database(home: Path) -> Path:
         raise damaged(home, [complaint])
     path = schema.database_path(home, witness.epoch if witness else 0)
     if witness is None or not path.exists():
-        raise NotAStoreError(f"there is no rumormill store in {home}")
+        raise no_store(home)
     return path
 
 

@@ -94,6 +94,14 @@ class NotAStoreError(StoreError):
     """There is no rumormill store at this path."""
 
 
+def no_store(home: Path) -> NotAStoreError:
+    """Say that a directory is no home, or not yet."""
+    return NotAStoreError(
+        f"there is no rumormill store in {home}: name the home of a node;"
+        " `rumormill node` makes one"
+    )
+
+
 class StoreClosedError(StoreError):
     """The log was closed before or while the call was made."""
 

@@ -109,7 +109,7 @@ def open_reading(home: Path, config: StoreConfig) -> Opened:
         epoch = witness.epoch if witness else schema.latest_epoch(home)
         path = schema.database_path(home, epoch)
         if witness is None and complaint is None and epoch == 0:
-            raise errors.NotAStoreError(f"there is no rumormill store in {home}")
+            raise errors.no_store(home)
     try:
         if not path.exists():
             raise check.damaged(home, check.all_lost(witness, f"{path.name} is missing").findings)

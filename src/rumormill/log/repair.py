@@ -16,7 +16,14 @@ from pathlib import Path
 
 from rumormill.log import schema
 from rumormill.log.check import HEADS_NAME, State, examine, find_witness, losses_of
-from rumormill.log.errors import Finding, FindingKind, NotAStoreError, is_damage, translated
+from rumormill.log.errors import (
+    Finding,
+    FindingKind,
+    NotAStoreError,
+    is_damage,
+    no_store,
+    translated,
+)
 from rumormill.log.event_log import DEFAULT_CONFIG, EventLog
 from rumormill.log.files import sync_directory, unfinished
 from rumormill.log.heads import Head, HeadsFile, Witness
@@ -54,7 +61,7 @@ def repair(place: Path | str | EventLog, config: StoreConfig = DEFAULT_CONFIG) -
         return place.renew(lambda home: _repair(home, place.config, anew=place.writer().failed))
     home = Path(place)
     if not home.is_dir():
-        raise NotAStoreError(f"there is no rumormill store in {home}")
+        raise no_store(home)
     with schema.store_lock(home):
         return _repair(home, config, anew=False)
 
@@ -66,7 +73,7 @@ def _repair(home: Path, config: StoreConfig, *, anew: bool) -> Report:
         witness, complaint = find_witness(home)
         epoch = witness.epoch if witness else schema.latest_epoch(home)
         if epoch == 0:
-            raise NotAStoreError(f"there is no rumormill store in {home}")
+            raise no_store(home)
         source, state = _open_source(schema.database_path(home, epoch), witness, cleanup)
         if not state.findings and complaint is None and not anew:
             return Report((), 0, 0)

@@ -271,8 +271,15 @@ def limit_pages(
 
 
 def connect_reader(path: Path) -> sqlite3.Connection:
-    """A connection that only reads, with SQLite's own snapshots."""
-    with _connecting(f"{path.absolute().as_uri()}?mode=ro", uri=True) as db:
+    """A connection that only reads, with SQLite's own snapshots.
+
+    For those SQLite makes files beside the database. On a disk that cannot be written, one that was
+    closed in order, and so has no write-ahead log, is read as one that nobody changes.
+    """
+    frozen = os.statvfs(path.parent).f_flag & os.ST_RDONLY
+    waits = frozen and path.with_name(path.name + "-wal").exists()
+    how = "immutable=1" if frozen and not waits else "mode=ro"
+    with _connecting(f"{path.absolute().as_uri()}?{how}", uri=True) as db:
         return db
 
 

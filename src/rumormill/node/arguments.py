@@ -11,7 +11,7 @@ import math
 import os
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn, TypeVar, cast
@@ -131,7 +131,8 @@ def _kind(hint: Any) -> tuple[_Test, list[str]]:
         return lambda _: True, ["anything"]
     if origin in (typing.Union, types.UnionType):
         found = [_kind(each) for each in args]
-        tests = [test for test, _ in found]
+        # What may be a path is looked at as one, text too: no file has a NUL in its name.
+        tests = [test for test, _ in found if Path not in args or test is not _is_text]
         words = [word for _, each in found for word in each]
         return lambda value: any(test(value) for test in tests), words
     if origin is typing.Literal:
@@ -200,9 +201,11 @@ def _several(kind: type, hint: Any) -> tuple[_Test, list[str]]:
     each, _ = _kind(hint)
 
     def test(value: Any) -> bool:
-        if isinstance(value, list | tuple):
-            return all(map(each, value))
-        return isinstance(value, kind) and not isinstance(value, str | bytes | bytearray)
+        if isinstance(value, str | bytes | bytearray | memoryview):
+            return False
+        if isinstance(value, (list, tuple, kind)):
+            return not isinstance(value, Collection) or all(map(each, value))
+        return False
 
     return test, ["a list of text" if hint is str else "a list"]
 

@@ -38,11 +38,7 @@ from rumormill.core.ids import MessageId
 from rumormill.core.ids import Topic as TopicName
 from rumormill.core.where import Filter
 from rumormill.daemon import control_messages as messages
-from rumormill.daemon.control_client import (
-    ControlClient,
-    NoDaemonError,
-    held_without_control,
-)
+from rumormill.daemon.control_client import ControlClient
 from rumormill.daemon.control_consumers import Consumer
 from rumormill.daemon.control_messages import TopicLine
 from rumormill.daemon.endpoint import default_home
@@ -52,6 +48,7 @@ from rumormill.log.model import Report, Retention, StoreConfig, check_topic
 from rumormill.node.arguments import check_calls, checked
 from rumormill.node.client_subscription import ClientSubscription
 from rumormill.node.config import CHECKED_BELOW, chosen_protocol, parsed_ticket
+from rumormill.node.groups import check_consumer
 from rumormill.node.payloads import as_bytes, payloads
 from rumormill.node.requesting import Requesting, reply_topic
 from rumormill.node.subscribing import SubscribeOptions
@@ -99,12 +96,7 @@ def connect(home: str | Path | None = None) -> Connecting:
 
 async def _connected(home: Path) -> "Client":
     """A client; or the sentence that says who has the home, and what to do."""
-    try:
-        first = await ControlClient.connect(messages.socket_path(home))
-    except NoDaemonError as error:
-        held = await asyncio.to_thread(held_without_control, home)
-        start = f"start `rumormill node --home {home}`, or make a `Node({str(home)!r})`"
-        raise NoDaemonError(held or f"{error}; {start}", error.code) from None
+    first = await ControlClient.connect(messages.socket_path(home))
     return Client(home, first, await first.welcome())
 
 
@@ -469,6 +461,8 @@ def _said(item: bytes | str | Message) -> messages.Said:
 def _request(topic: TopicName, options: SubscribeOptions) -> messages.Subscribe:
     if options.get("where") is not None:
         Filter(options["where"] or "")
+    if (name := options.get("name")) is not None:
+        check_consumer(name, options.get("ack_within"))
     return messages.Subscribe(
         topic,
         options.get("since_offset"),
@@ -486,7 +480,7 @@ def _request(topic: TopicName, options: SubscribeOptions) -> messages.Subscribe:
         options.get("since"),
         options.get("buffer", 1024),
         Overflow(options.get("overflow", Overflow.CATCH_UP)).value,
-        options.get("name") or "",
+        name or "",
         options.get("ack_within"),
     )
 

@@ -348,7 +348,7 @@ class Groups:
     ) -> NamedSubscription:
         """Open a subscription of a name; `start` is where a new one begins, `follow` subscribes to
         the topic from an offset of the log."""
-        _check(name, ack_within)
+        check_consumer(name, ack_within)
         key, filtered = (topic, name), where or ""
         async with self._turn:
             group = self._open.get(key)
@@ -446,7 +446,8 @@ def _offset(event: Event | int) -> int:
     return event if isinstance(event, int) else event.offset
 
 
-def _check(name: str, ack_within: float | None) -> None:
+def check_consumer(name: str, ack_within: float | None) -> None:
+    """Refuse what no named subscription can have."""
     if not name or not name.isprintable():
         raise LocalError(f"name: {name!r}, but a subscription's name is printable text")
     if len(name.encode(errors="replace")) > _MOST_NAME_BYTES:

@@ -18,9 +18,10 @@ from rumormill.core.history import HistoryQuery
 from rumormill.core.ids import MessageId, Topic
 from rumormill.core.inputs import Loaded
 from rumormill.core.where import Filter
-from rumormill.log.errors import DamagedRangeError, OffsetGoneError, StoreError
+from rumormill.log.errors import DamagedRangeError, OffsetAheadError, OffsetGoneError, StoreError
 from rumormill.log.event_log import EventLog
 from rumormill.log.keeping import behind_loss
+from rumormill.log.model import TopicExtent
 from rumormill.log.notes import read_notes
 from rumormill.log.records import read_records
 from rumormill.log.threads import Worker
@@ -193,9 +194,11 @@ async def read_history(
     chooses.
     """
     found: list[Event] = []
-    extent = log.topic(topic)
-    if extent is None or (limit is not None and limit < 1):
+    if limit is not None and limit < 1:
         return found
+    extent = log.topic(topic) or TopicExtent(topic, 0, 0)
+    if since_offset > extent.next_offset:
+        raise OffsetAheadError(topic, since_offset, extent.next_offset)
     start = max(extent.place(since_offset), extent.first_offset)
     if since is not None:
         first = await asyncio.to_thread(log.read_since, topic, since, 1)

@@ -296,11 +296,12 @@ class Node(Presence, NodeSubscriptions, NodeQuestions, Requesting, Upkeep):
         """Read events of a topic from this node's log, each one verified.
 
         `since_offset`, -5 for the last five, and `since` (a time of reception, in seconds) say
-        where to begin; events that retention has deleted, that no key reads, or that the filter
-        `where` does not match, are passed over, as is what a repair has recorded as lost
-        (`log.losses`). At most `limit` come back. Offsets are this log's own. With `order="links"`
-        (Pulsarcast) each event stands behind the one that it links to, and otherwise by date: the
-        same order at all nodes that have the same.
+        where to begin, the later of both; events that retention has deleted, that no key reads, or
+        that the filter `where` does not match, are passed over, as is what a repair has recorded as
+        lost (`log.losses`). An offset beyond the next one is refused: it is of another history. At
+        most `limit` come back. Offsets are this log's own. With `order="links"` (Pulsarcast) each
+        event stands behind the one that it links to, and otherwise by date: the same order at all
+        nodes that have the same.
         `completeness` says how much of the topic that is, and `sync` completes it.
         """
         self._check_name(topic)

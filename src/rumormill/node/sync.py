@@ -47,6 +47,7 @@ class SyncDoors:
         self.metrics = doors.metrics
         self.flight = doors.flight
         self.token = doors.token
+        self.dashboard = doors.dashboard
 
     def __enter__(self) -> Self:
         return self

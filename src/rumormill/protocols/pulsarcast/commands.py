@@ -138,8 +138,8 @@ def cid_of(topic: Topic) -> bytes:
 def event_cid_of(event: str | MessageId) -> bytes:
     """The CID that names an event: as text, as an event's id, or as that in hexadecimal digits."""
     try:
-        if isinstance(event, bytes):
-            return cids.check(event)
+        if not isinstance(event, str):
+            return cids.check(bytes(event))
         is_hex = event.startswith(cids.PREFIX.hex())
         return cids.check(bytes.fromhex(event)) if is_hex else cids.parse(event)
     except (DecodeError, ValueError) as error:
