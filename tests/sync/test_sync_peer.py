@@ -6,11 +6,11 @@ import pytest
 from sync_stage import Stage
 
 from rumormill.core.errors import LocalError
-from rumormill.core.inputs import Unsubscribe
+from rumormill.core.inputs import Publish, Subscribe, Unsubscribe
 from rumormill.protocols.registry import Hooks
 from rumormill.sim.sync_liar import SyncLiar
 from rumormill.sync.session import COMPLETE, EQUAL, PROMISED
-from rumormill.sync.wishes import SyncNow
+from rumormill.sync.wishes import SyncNow, SyncReport
 
 WORDS = ("one", "two", "three", "four", "five")
 MINUTE = 60.0
@@ -174,3 +174,25 @@ def test_who_asks_to_be_synced_gets_what_each_partner_alone_has() -> None:
     while not outcomes:
         stage.run(0.1)
     assert sorted(stage.words(late)) == ["only 0", "only 1", "only 2"]
+
+
+def test_who_asks_twice_at_once_gets_both() -> None:
+    """Two wishes for two topics, and one for more topics than a session compares."""
+    stage = Stage(1)
+    topics = [f"topic {number}" for number in range(300)]
+    for topic in topics:
+        stage.host(0).handle(Subscribe(topic))
+        stage.host(0).handle(Publish(topic, topic.encode()))
+    late = stage.add()
+    for topic in topics:
+        stage.subscribe(late, topic, since=0.0)
+    stage.connect(late, 0)
+    stage.run(0.1)
+    said: dict[tuple[str, ...], list[object]] = {}
+    for wanted in (("topic 1",), ("topic 2", "topic 3"), tuple(topics)):
+        stage.host(late).command(SyncNow(wanted), said.setdefault(wanted, []).append)
+    for wanted, reports in said.items():
+        while not reports:
+            stage.run(0.01)
+        assert set(stage.words(late)) >= set(wanted)
+        assert all(report.answered == 1 for report in reports if isinstance(report, SyncReport))

@@ -294,14 +294,17 @@ class SyncedPeer:
         partner.offered = {}
         names = offered or list(followed)
         settle = min(self._config.settle, (now - partner.unheard) * _HEARD)
-        if (wished := self._wishes.topics_of(peer)) is not None:
+        wished, wishes = self._wishes.topics_of(peer, MAX_TOPICS)
+        if wishes:
             names, settle = [topic for topic in wished if topic in followed], 0.0
         if len(names) > MAX_TOPICS:
             names = self._randomness.sample(names, MAX_TOPICS)
         topics = tuple([(topic, followed[topic]) for topic in names])
         salt = self._randomness.randbytes(SALT_BYTES)
         audit = self._randomness.randrange(1 << 32) if self._randomness.random() < _AUDITED else -1
-        session = Session(peer, topics, salt, settle, offered=bool(offered), audit=audit)
+        session = Session(
+            peer, topics, salt, settle, offered=bool(offered), audit=audit, wishes=wishes
+        )
         self._sessions[peer] = session
         self._go_on(session, now, effects)
 
@@ -464,10 +467,15 @@ class SyncedPeer:
                 partner.in_vain = 0 if good or session.events else partner.in_vain + 1
         self._gaps.end(session, now, good=good)
         self._wishes.count(session.events)
-        if (session.settle == 0 and not session.left_out) or partner is None:
-            self._wishes.let_go(peer, effects, answered=good or outcome == IN_VAIN)
-        if partner is not None and self._wishes.topics_of(peer) is None:
+        if session.wishes and not session.left_out:
+            if good or outcome == IN_VAIN:
+                self._wishes.advance(peer, session.wishes, effects)
+            else:
+                self._wishes.let_go(peer, effects)
+        if partner is not None and not self._wishes.wait_for(peer):
             partner.due = max(partner.due, partner.rests_until(_OFFER_PAUSE))
+        elif partner is not None and not session.left_out:
+            partner.due = now
         self._offer(session, effects)
         self._wake(now, effects)
 

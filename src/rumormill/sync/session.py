@@ -18,6 +18,7 @@ finds it in the end.
 """
 
 from collections import deque
+from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 import msgspec
@@ -133,8 +134,11 @@ class Session:
         *,
         offered: bool,
         audit: int = -1,
+        wishes: Mapping[int, int] | None = None,
     ) -> None:
         self.peer, self.salt = peer, salt
+        self.wishes = wishes or {}
+        """The wishes that it serves, each with how far (`Wishes.topics_of`)."""
         self.settle = settle
         """Seconds that an event is left to the protocol before it counts as missing."""
         self.topics = topics
