@@ -16,6 +16,7 @@ from processes import environment
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event
 from rumormill.core.inputs import Verdict
+from rumormill.log.model import StoreConfig
 from rumormill.node.config import NodeConfig
 from rumormill.node.node import Node
 from rumormill.sync.config import SyncConfig
@@ -281,5 +282,23 @@ def test_a_long_history_that_a_validator_judges_is_held_against_nobody() -> None
             await meet(bob, alice)
             assert len(await take(events, 300)) == 300
             assert bob.refusals == {}
+
+    run(story)
+
+
+def test_what_the_log_refuses_for_ever_is_asked_for_once() -> None:
+    """It is too long for this node, and stays so: others keep it."""
+
+    async def story() -> None:
+        short = StoreConfig(max_event_bytes=1000)
+        async with Node(None) as alice, Node(None, store=short, sync=QUICK) as bob:
+            await alice.publish_many("news", [bytes(2000)] * 5 + [b"short"])
+            await alice.subscribe("news")
+            events = await bob.subscribe("news", history="all")
+            await meet(bob, alice)
+            assert await take(events, 1) == [b"short"]
+            reports = [await bob.sync("news") for _ in range(3)]
+            assert (reports[-1].answered, reports[-1].events) == (1, 0)
+            assert bob.completeness("news").backlog == 0
 
     run(story)

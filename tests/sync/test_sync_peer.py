@@ -9,6 +9,7 @@ from rumormill.core.errors import LocalError
 from rumormill.core.inputs import Publish, Subscribe, Unsubscribe
 from rumormill.protocols.registry import Hooks
 from rumormill.sim.sync_liar import SyncLiar
+from rumormill.sync.peer import NOT_KEPT
 from rumormill.sync.session import COMPLETE, EQUAL, PROMISED
 from rumormill.sync.wishes import SyncNow, SyncReport
 
@@ -174,6 +175,27 @@ def test_who_asks_to_be_synced_gets_what_each_partner_alone_has() -> None:
     while not outcomes:
         stage.run(0.1)
     assert sorted(stage.words(late)) == ["only 0", "only 1", "only 2"]
+
+
+def test_a_full_disk_is_no_complete_history() -> None:
+    """What could not be kept is missing, and fetched when there is room; not again and again."""
+    stage = publisher()
+    late = stage.add()
+    stage.subscribe(late, since=0.0)
+    stage.run(1.0)
+    stage.journal(late).trouble = "the disk is full"
+    stage.connect(late, 0)
+    view = stage.host(late).machine.view
+    for _ in range(4):
+        stage.run(MINUTE)
+        assert {each.outcome for each in stage.sessions(late)} == {NOT_KEPT}
+        assert (view().compared, view().backlog) == ({}, {"news": 5})
+        assert "news" in view().lacking
+    assert len(stage.sessions(late)) < 4 * 6
+    stage.journal(late).trouble = ""
+    stage.run(MINUTE)
+    assert stage.words(late) == list(WORDS)
+    assert (list(view().compared), view().lacking) == (["news"], {})
 
 
 def test_who_asks_twice_at_once_gets_both() -> None:

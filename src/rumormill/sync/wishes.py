@@ -1,6 +1,6 @@
 """Wishes: what an application wants to be compared now, with everybody who is connected."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -73,7 +73,7 @@ class Wishes:
         for wish in self._open.values():
             wish.events += events
 
-    def advance(self, peer: PeerId, reached: dict[int, int], effects: Effects) -> None:
+    def advance(self, peer: PeerId, reached: Mapping[int, int], effects: Effects) -> None:
         """A partner was compared with, so far as was said when that began."""
         for number, place in reached.items():
             wish = self._open.get(number)
