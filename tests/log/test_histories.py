@@ -20,6 +20,7 @@ from rumormill.core.history import (
     BEGIN,
     END,
     UNDATED,
+    Deleted,
     Key,
     Summary,
     Window,
@@ -276,6 +277,52 @@ def test_what_was_deleted_soon_after_its_date_does_not_come_back_either(home):
         results = log.append([*events, others]).result()
         assert [result.gone for result in results] == [True, True, False, False, False]
         assert [result.offset for result in results[2:]] == [7, 10, 11]
+
+
+def test_new_events_with_old_dates_are_kept(home):
+    """Authors number from their start, or their clocks are late: others' dates do not tell."""
+    now = NOW * 10**6
+
+    def late(author, microseconds):
+        return dated(now - 3600 * 10**6 + microseconds, name=author, received=NOW + 1.0)
+
+    with EventLog(home) as log:
+        log.append([dated(now + number) for number in range(5)]).result()
+        log.append([late(b"go", 0)]).result()
+        log.append([dated(now + number) for number in range(5, 15)]).result()
+        log.retain({"news": Retention(max_events=3)}, now=0.0)
+    with EventLog(home) as log:
+        again = [late(b"go", 0), dated(now + 4, received=NOW + 1.0)]
+        events = [late(b"go", 1), late(b"slow", 0), *again]
+        results = log.append(events).result()
+        assert [result.gone for result in results] == [False, False, True, True]
+        assert [result.offset for result in results[:2]] == [16, 17]
+
+
+def test_dates_at_random_tell_nothing(log):
+    """js-libp2p draws them: one that lay ahead says that its author's others are no better."""
+    now = NOW * 10**6
+    dates = (now + 10**9, now - 10**9, now + 10**12, now - 2 * 10**9)
+    drawn = [dated(date, name=b"js", received=float(NOW)) for date in dates]
+    log.append([*drawn[:3], dated(now)]).result()
+    log.retain({"news": Retention(max_events=1)}, now=0.0)
+    (new,) = log.append([drawn[3]]).result()
+    assert (new.offset, new.gone) == (4, False)
+
+
+def test_of_too_many_authors_dates_tell_together():
+    """Whoever is forgotten may not say again what was deleted of anybody; what is new is young."""
+    deleted = Deleted()
+    authors = [b"%038d" % number for number in range(1030)]
+    events = [dated((NOW + at) * 10**6, name=each) for at, each in enumerate(authors)]
+    for each in events:
+        deleted.add([(each.author, stamp_of(each), NOW + 2000.0)])
+    assert len(deleted.latest) == 1024
+    much_later = [msgspec.structs.replace(each, received=NOW + 9000.0) for each in events]
+    assert all(deleted.has(each) for each in much_later)
+    new = dated((NOW + 3) * 10**6, name=b"new")
+    assert deleted.has(msgspec.structs.replace(new, received=NOW + 9000.0))
+    assert not deleted.has(msgspec.structs.replace(new, received=NOW + 4.0))
 
 
 def test_a_new_event_is_kept_whoevers_clock_is_ahead(log):

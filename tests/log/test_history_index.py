@@ -116,6 +116,7 @@ def make_version_1(home, first: int) -> tuple[list[object], list[object]]:
     with db:
         for name in ("histories", "history_keys", "history_sums", "refusals"):
             db.execute(f"DROP TABLE {name}")
+        db.execute("DROP TABLE IF EXISTS notes")  # where retention says what it has deleted
         (store_id,) = db.execute("SELECT store_id FROM store").fetchone()
         db.execute("UPDATE store SET schema_version = 1, seal = ?", (seal_store(1, store_id),))
     tables = "SELECT name, sql FROM sqlite_master WHERE type = 'table'"

@@ -16,6 +16,8 @@ from processes import environment
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event
 from rumormill.core.inputs import Verdict
+from rumormill.log.model import StoreConfig
+from rumormill.node.config import NodeConfig
 from rumormill.node.node import Node
 from rumormill.sync.config import SyncConfig
 from rumormill.sync.messages import SYNC_PROTOCOL
@@ -259,5 +261,44 @@ def test_who_says_half_an_answer_and_no_more_keeps_nobody_from_the_others() -> N
             await meet(bob, alice)
             assert len(await take(events, 100)) == 100
             assert not any(each.closed for each in silent), "it may just be slow"
+
+    run(story)
+
+
+def test_a_long_history_that_a_validator_judges_is_held_against_nobody() -> None:
+    """What we ask for does not count as what a peer has us store (`docs/security.md`)."""
+
+    async def story() -> None:
+        narrow = NodeConfig(stored_bytes_at_once=1 << 15, stored_bytes_per_second=1)
+        async with Node(None) as alice, Node(None, config=narrow, sync=QUICK) as bob:
+            await alice.publish_many("news", [bytes(1000)] * 300)
+
+            async def validator(*_: object) -> Verdict:
+                return Verdict.ACCEPT
+
+            bob.set_validator("news", validator)
+            events = await bob.subscribe("news", history="all")
+            await alice.subscribe("news")
+            await meet(bob, alice)
+            assert len(await take(events, 300)) == 300
+            assert bob.refusals == {}
+
+    run(story)
+
+
+def test_what_the_log_refuses_for_ever_is_asked_for_once() -> None:
+    """It is too long for this node, and stays so: others keep it."""
+
+    async def story() -> None:
+        short = StoreConfig(max_event_bytes=1000)
+        async with Node(None) as alice, Node(None, store=short, sync=QUICK) as bob:
+            await alice.publish_many("news", [bytes(2000)] * 5 + [b"short"])
+            await alice.subscribe("news")
+            events = await bob.subscribe("news", history="all")
+            await meet(bob, alice)
+            assert await take(events, 1) == [b"short"]
+            reports = [await bob.sync("news") for _ in range(3)]
+            assert (reports[-1].answered, reports[-1].events) == (1, 0)
+            assert bob.completeness("news").backlog == 0
 
     run(story)

@@ -3,6 +3,7 @@
 import math
 import random
 
+from msgspec.structs import replace
 from sync_rig import NOW, SALT, answer, dated, store_of
 
 from rumormill.core.effects import Decline, Effects
@@ -15,6 +16,7 @@ from rumormill.sync.messages import (
     MAX_SPANS,
     Compare,
     Compared,
+    Events,
     Fetch,
     Span,
     SyncMessage,
@@ -79,3 +81,25 @@ def test_more_is_asked_for_while_events_wait_for_the_disk() -> None:
     assert len(handed) == MAX_STORING * SLICE
     session.storing -= 1
     assert isinstance(session.next(NOW), Arrived)
+
+
+def test_large_events_wait_for_the_disk_by_their_bytes() -> None:
+    """Of a mebibyte each, a few are held, and not as many as of two hundred bytes."""
+    mebibyte = bytes(1 << 20)
+    large = [replace(dated(NOW - 5000 + n), data=mebibyte) for n in range(100)]
+    empty, full = store_of(()), store_of(large)
+    session = Session(b"partner", (("news", 0),), SALT, 0.0, offered=False)
+    came = handed = 0
+    while (step := session.next(NOW)) is not None:
+        if isinstance(step, Arrived):
+            assert len(step.events) == 1
+            handed += 1
+        elif isinstance(step, HistoryQuery):
+            probe = session.on_worked_out(step.work_out(empty))
+            if probe is not None:
+                session.on_answered(answer(full, probe))
+        else:
+            found = answer(full, step)
+            came += len(found.events) if isinstance(found, Events) else 0
+            session.on_answered(found)
+    assert (came, handed) == (MAX_STORING + 1, MAX_STORING)

@@ -6,11 +6,12 @@ import pytest
 from sync_stage import Stage
 
 from rumormill.core.errors import LocalError
-from rumormill.core.inputs import Unsubscribe
+from rumormill.core.inputs import Publish, Subscribe, Unsubscribe
 from rumormill.protocols.registry import Hooks
 from rumormill.sim.sync_liar import SyncLiar
+from rumormill.sync.peer import NOT_KEPT
 from rumormill.sync.session import COMPLETE, EQUAL, PROMISED
-from rumormill.sync.wishes import SyncNow
+from rumormill.sync.wishes import SyncNow, SyncReport
 
 WORDS = ("one", "two", "three", "four", "five")
 MINUTE = 60.0
@@ -174,3 +175,46 @@ def test_who_asks_to_be_synced_gets_what_each_partner_alone_has() -> None:
     while not outcomes:
         stage.run(0.1)
     assert sorted(stage.words(late)) == ["only 0", "only 1", "only 2"]
+
+
+def test_a_full_disk_is_no_complete_history() -> None:
+    """What could not be kept is missing, and fetched when there is room; not again and again."""
+    stage = publisher()
+    late = stage.add()
+    stage.subscribe(late, since=0.0)
+    stage.run(1.0)
+    stage.journal(late).trouble = "the disk is full"
+    stage.connect(late, 0)
+    view = stage.host(late).machine.view
+    for _ in range(4):
+        stage.run(MINUTE)
+        assert {each.outcome for each in stage.sessions(late)} == {NOT_KEPT}
+        assert (view().compared, view().backlog) == ({}, {"news": 5})
+        assert "news" in view().lacking
+    assert len(stage.sessions(late)) < 4 * 6
+    stage.journal(late).trouble = ""
+    stage.run(MINUTE)
+    assert stage.words(late) == list(WORDS)
+    assert (list(view().compared), view().lacking) == (["news"], {})
+
+
+def test_who_asks_twice_at_once_gets_both() -> None:
+    """Two wishes for two topics, and one for more topics than a session compares."""
+    stage = Stage(1)
+    topics = [f"topic {number}" for number in range(300)]
+    for topic in topics:
+        stage.host(0).handle(Subscribe(topic))
+        stage.host(0).handle(Publish(topic, topic.encode()))
+    late = stage.add()
+    for topic in topics:
+        stage.subscribe(late, topic, since=0.0)
+    stage.connect(late, 0)
+    stage.run(0.1)
+    said: dict[tuple[str, ...], list[object]] = {}
+    for wanted in (("topic 1",), ("topic 2", "topic 3"), tuple(topics)):
+        stage.host(late).command(SyncNow(wanted), said.setdefault(wanted, []).append)
+    for wanted, reports in said.items():
+        while not reports:
+            stage.run(0.01)
+        assert set(stage.words(late)) >= set(wanted)
+        assert all(report.answered == 1 for report in reports if isinstance(report, SyncReport))

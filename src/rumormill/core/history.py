@@ -29,7 +29,8 @@ _SEQNO_BYTES: Final = 8
 _LATEST: Final = 1e12
 """Seconds since 1970 that are no date any more, but a mistake or a joke."""
 _MAX_AUTHORS: Final = 1024
-"""Authors of whom it is known what was deleted within a minute; our choice."""
+"""Authors of a topic of whom it is known what was deleted; our choice."""
+_TELL_NOTHING: Final = -1
 _COUNT_BYTES: Final = 8
 SUM_BITS: Final = 4096
 """Bits of a sum of hashes."""
@@ -131,40 +132,39 @@ class Window(msgspec.Struct, frozen=True):
 
 
 class Deleted(msgspec.Struct):
-    """What retention has deleted of a topic, as far as dates tell: that is not stored again."""
+    """What retention has deleted of a topic, as far as dates tell: that is not stored again.
 
-    keep_from: int = 0
-    """As in the topic's `Window`."""
+    Each author's own dates tell, whatever others' are: who numbers from its start, as go-libp2p
+    does, or has a clock that is late, says new things with old dates.
+    """
+
     latest: dict[PeerId, int] = {}
-    """The latest dates of deleted events by author, where they are less than a minute old."""
+    """The latest date of deleted events by author, of whom one was deleted last stands last;
+    `_TELL_NOTHING` of one who has dated ahead."""
+    others: int = UNDATED
+    """The latest of all authors that are forgotten, because they were too many."""
 
-    def add(self, keep_from: int, gone: Iterable[tuple[PeerId, int]], now: float) -> None:
-        """Note authors and dates of deleted events, of too many authors the latest.
-
-        None of them lay ahead when it came. Of events without an author no date tells.
-        """
-        self.keep_from = keep_from
-        latest = dict(self.latest)
-        for author, stamp in gone:
-            latest[author] = max(stamp, latest.get(author, 0))
-        young = [
-            (stamp, author)
-            for author, stamp in latest.items()
-            if author and stamp > 1e6 * (now - AHEAD_SECONDS)
-        ]
-        self.latest = {author: stamp for stamp, author in sorted(young)[-_MAX_AUTHORS:]}
+    def add(self, gone: Iterable[tuple[PeerId, int, float]]) -> None:
+        """Note authors and dates of deleted events, and when these came."""
+        latest = self.latest
+        for author, stamp, received in gone:
+            if not author or stamp == UNDATED:
+                continue
+            before = latest.pop(author, UNDATED)
+            wrong = before == _TELL_NOTHING or is_ahead(stamp, received)
+            latest[author] = _TELL_NOTHING if wrong else max(stamp, before)
+            if len(latest) > _MAX_AUTHORS:
+                self.others = max(self.others, latest.pop(next(iter(latest))))
 
     def has(self, event: Event) -> bool:
         """Whether an event that comes now is one of those.
 
-        One that comes soon after its date may be new, whoever's clock is ahead: only its author's
-        own dates tell.
+        Of an author who is not known, what comes soon after its date is new.
         """
-        stamp = stamp_of(event)
-        if stamp >= self.keep_from or stamp == UNDATED:
-            return False
-        is_old = stamp < 1e6 * (event.received - AHEAD_SECONDS)
-        return is_old or stamp <= self.latest.get(event.author, 0)
+        stamp, latest = stamp_of(event), self.latest.get(event.author)
+        if latest is None:
+            latest = min(self.others, int(1e6 * (event.received - AHEAD_SECONDS)))
+        return UNDATED < stamp <= latest
 
 
 class History(Protocol):

@@ -52,7 +52,7 @@ MAX_REFUSALS: Final = 65_536
 _PIECE_EVENTS: Final = 512
 """Most events indexed in one transaction: some milliseconds, as in retention."""
 _DELETED: Final = "deleted/"
-"""Under this and a topic's name, a note keeps whose events were deleted soon after their dates."""
+"""Under this and a topic's name, a note keeps whose events were deleted, up to which date."""
 _EVENTS: Final = "SELECT key, id, author, created FROM events WHERE key BETWEEN ? AND ?"
 
 Result = TypeVar("Result")
@@ -132,7 +132,7 @@ class Indexer:
         with contextlib.suppress(CorruptLogError):
             self.attempt(self._writer.exclusively(self._load))
 
-    def forget(self, topic: TopicRow, gone: Sequence[Gone | None], now: float) -> Deleted:
+    def forget(self, topic: TopicRow, gone: Sequence[Gone | None]) -> Deleted:
         """Let go of a topic's first events; None stands for one that was lost before.
 
         Part of the transaction that deletes them; `topic` is as it was before. What is deleted then
@@ -141,21 +141,18 @@ class Indexer:
         with _guarded():
             self._advance(topic, topic.first_offset + len(gone), len(gone))
             record = self._record(topic)
-            window = record.window
+            window, deleted = record.window, _deleted(self._db, topic.name, record.window)
             entries, dates = [], []
             for offset, event in enumerate(gone, topic.first_offset):
                 key = event and stored_key(topic, event.id, event.author, event.created)
                 if event and key:
                     window = window.without(key.stamp, event.received)
                     entries.append(Entry(key, offset))
-                    if key.stamp < window.keep_from:
-                        dates.append((event.author, key.stamp))
+                    dates.append((event.author, key.stamp, event.received))
             Tree(self._db, topic).remove(drop_keys(self._db, topic.topic_id, sorted(entries)))
             put_record(self._db, msgspec.structs.replace(record, window=window))
-            deleted = Deleted(latest=_latest_deleted(self._db, topic.name))
-            deleted.add(window.keep_from, dates, now)
-            latest = Note(_DELETED + topic.name, msgspec.msgpack.encode(deleted.latest))
-            put_notes(self._db, (latest,) if deleted.latest else ())
+            deleted.add(dates)
+            put_notes(self._db, (Note(_DELETED + topic.name, msgspec.msgpack.encode(deleted)),))
         return deleted
 
     def _load(self) -> None:
@@ -164,8 +161,7 @@ class Indexer:
             for topic in writer.topics.values():
                 record = get_record(self._db, topic.topic_id)
                 if record is not None and record.window != Window():
-                    latest = _latest_deleted(self._db, topic.name)
-                    writer.deleted[topic.name] = Deleted(record.window.keep_from, latest)
+                    writer.deleted[topic.name] = _deleted(self._db, topic.name, record.window)
                 self._expect(topic, topic.first_offset if record is None else record.indexed_to)
 
     def _expect(self, topic: TopicRow, indexed_to: int) -> None:
@@ -306,12 +302,13 @@ class Indexer:
         self._writer.transact(guarded)
 
 
-def _latest_deleted(db: sqlite3.Connection, topic: str) -> dict[bytes, int]:
-    """What `Deleted.latest` was when retention last ran; nothing, if that is damaged."""
+def _deleted(db: sqlite3.Connection, topic: str, window: Window) -> Deleted:
+    """What was deleted when retention last ran; all before the window, where no note tells."""
     with contextlib.suppress(CorruptLogError, msgspec.DecodeError):
         kept = get_note(db, _DELETED + topic)
-        return {} if kept is None else msgspec.msgpack.decode(kept, type=dict[bytes, int])
-    return {}
+        if kept is not None:
+            return msgspec.msgpack.decode(kept, type=Deleted)
+    return Deleted(others=window.keep_from - 1)
 
 
 @contextlib.contextmanager

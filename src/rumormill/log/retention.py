@@ -66,7 +66,7 @@ class Retainer:
             gone, left = self._beyond(changed, policy, now)
             deleted = len(gone)
             if deleted:
-                known = self._indexer.forget(changed, gone, now)
+                known = self._indexer.forget(changed, gone)
                 self._delete(changed, changed.first_offset + deleted, left)
                 group.changed[topic] = changed
 

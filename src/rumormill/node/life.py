@@ -16,8 +16,10 @@ from typing import Any, Final, Self
 
 from rumormill.core import trace
 from rumormill.core.config import Config
+from rumormill.core.effects import Disregard
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event
+from rumormill.core.history import Key, stamp_of
 from rumormill.core.ids import PeerId
 from rumormill.core.ids import Topic as TopicName
 from rumormill.core.inputs import Subscribe, Unsubscribe
@@ -54,6 +56,7 @@ from rumormill.node.peer_clocks import CLOCK, TellTime
 from rumormill.node.retaining import keep_retaining
 from rumormill.node.subscription import Subscription
 from rumormill.node.synced import followed_note, followed_topics
+from rumormill.node.taken import EVENT_REFUSED
 from rumormill.node.topic_access import TopicAccess
 from rumormill.protocols.registry import Hooks, MessageIdFunction, ProtocolSpec
 from rumormill.sync.config import SyncConfig
@@ -342,6 +345,8 @@ class NodeLife:
 
     def _on_lost(self, event: Event, reason: str) -> None:
         self._driver.record(trace.UndeliverableMessage(event.id, event.topic, reason))
+        if reason == EVENT_REFUSED:  # and will be for ever: nobody need be asked for it again
+            self._journal.reader.know(Disregard(event.topic, Key(stamp_of(event), event.id)))
 
 
 _NODES: Final[weakref.WeakSet[NodeLife]] = weakref.WeakSet()

@@ -14,11 +14,17 @@ from rumormill.core import trace
 from rumormill.core.effects import Append, Disregard, Effects, Validate
 from rumormill.core.event import Event
 from rumormill.core.history import Key, stamp_of
-from rumormill.core.ids import MessageId, PeerId
+from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.inputs import Verdict
 
 SYNC = "sync"
 REFUSED = "refused by our own rules"
+
+
+class Unkept(msgspec.Struct, frozen=True):
+    """What is heard (`NotStored`) of a fetched event of a topic for which there was no room."""
+
+    topic: Topic
 
 
 class Recovery:
@@ -55,7 +61,7 @@ class Recovery:
     def _settle(self, peer: PeerId, event: Event, verdict: Verdict, effects: Effects) -> None:
         if verdict is Verdict.ACCEPT:
             effects.append(trace.DeliverMessage(event.id, event.topic, peer, SYNC))
-            effects.append(Append(event, deliver=True))
+            effects.append(Append(event, deliver=True, if_lost=Unkept(event.topic)))
         else:
             effects.append(trace.RejectMessage(event.id, self._own, REFUSED, event.topic))
             effects.append(Disregard(event.topic, Key(stamp_of(event), event.id)))

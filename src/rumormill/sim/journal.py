@@ -173,8 +173,7 @@ class Journal:
                 return
             del self._order[oldest], kept.offsets[event_id], kept.events[event.offset]
             kept.history.delete(event)
-            stamp, keep_from = stamp_of(event), kept.history.window.keep_from
-            kept.deleted.add(keep_from, [(event.author, stamp)] if stamp < keep_from else [], now)
+            kept.deleted.add([(event.author, stamp_of(event), event.received)])
 
     # The histories, as `HistoryQuery`s see them.
 

@@ -29,9 +29,17 @@ class Gaps:
     def note(self, session: Session, now: float) -> None:
         """A session has found out something."""
         for topic, events in session.missing.items():
-            if events:
-                gap = self.known.setdefault(topic, Gap(now, events, session.peer))
+            gap = self.known.get(topic)
+            if gap is None and events:
+                self.known[topic] = Gap(now, events, session.peer)
+            elif gap is not None and (events or gap.told_by == session.peer):
                 gap.events = events
+
+    def lose(self, topic: Topic, now: float) -> None:
+        """An event of a topic came, and could not be kept."""
+        self.compared.pop(topic, None)
+        gap = self.known.setdefault(topic, Gap(now, 0, b""))
+        gap.events += 1
 
     def end(self, session: Session, now: float, *, good: bool) -> None:
         """A session is over, and was good if nothing was left to do."""

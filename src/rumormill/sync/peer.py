@@ -34,6 +34,7 @@ from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import Asked, Input, Loaded, Recovered
 from rumormill.core.machine import Machine, View
 from rumormill.core.randomness import Randomness
+from rumormill.protocols.recovery import Unkept
 from rumormill.sync.answering import Answering
 from rumormill.sync.checking import Check, Checked
 from rumormill.sync.config import SyncConfig
@@ -48,6 +49,7 @@ from rumormill.sync.wishes import SyncNow, Wishes
 OUR_NUMBERS: Final = 1 << 48
 """Where the numbers of our own questions and loads begin; those of protocols stay below."""
 
+NOT_KEPT: Final = "not kept"
 _MAX_SESSIONS: Final = 3
 _MAX_GONE: Final = 1024
 _FEW: Final = 3
@@ -96,6 +98,7 @@ CONCERNS: Final = frozenset(
         Asked,
         Loaded,
         inputs.LogChanged,
+        inputs.NotStored,
     )
 )
 """What sync must look at. Everything else, and what peers send above all, is the protocol's."""
@@ -170,16 +173,15 @@ class SyncedPeer:
                 )
             case inputs.Command(number=number, body=CountCopies() | Remember() | SyncNow() as body):
                 self._on_command(number, body, now, effects)
-            case Loaded(number=number) if number == OUR_NUMBERS:
-                if self._following.on_notes(event, effects):
-                    self._compare_soon(now, effects)
-            case Loaded(number=number) if number > OUR_NUMBERS:
+            case Loaded(number=number) if number >= OUR_NUMBERS:
                 self._on_loaded(event, now, effects)
             case inputs.LogChanged():
                 self._following.keep_again(effects)
                 self._gaps.compared.clear()
                 self._compare_soon(now, effects)
                 return self._check is not None  # who repairs histories itself hears of it
+            case inputs.NotStored():
+                self._on_not_stored(event, now, effects)
             case Asked(message=SyncMessage(body=Offer(tags=tags))):
                 self._on_offer(event.peer, tags, now, effects)
             case Asked(message=SyncMessage()):
@@ -294,14 +296,17 @@ class SyncedPeer:
         partner.offered = {}
         names = offered or list(followed)
         settle = min(self._config.settle, (now - partner.unheard) * _HEARD)
-        if (wished := self._wishes.topics_of(peer)) is not None:
+        wished, wishes = self._wishes.topics_of(peer, MAX_TOPICS)
+        if wishes:
             names, settle = [topic for topic in wished if topic in followed], 0.0
         if len(names) > MAX_TOPICS:
             names = self._randomness.sample(names, MAX_TOPICS)
         topics = tuple([(topic, followed[topic]) for topic in names])
         salt = self._randomness.randbytes(SALT_BYTES)
         audit = self._randomness.randrange(1 << 32) if self._randomness.random() < _AUDITED else -1
-        session = Session(peer, topics, salt, settle, offered=bool(offered), audit=audit)
+        session = Session(
+            peer, topics, salt, settle, offered=bool(offered), audit=audit, wishes=wishes
+        )
         self._sessions[peer] = session
         self._go_on(session, now, effects)
 
@@ -387,6 +392,10 @@ class SyncedPeer:
             self._load(session, ById(()), effects)  # answered when they are stored
 
     def _on_loaded(self, loaded: Loaded, now: float, effects: Effects) -> None:
+        if loaded.number == OUR_NUMBERS:
+            if self._following.on_notes(loaded, effects):
+                self._compare_soon(now, effects)
+            return
         ours = self._answering.on_loaded(loaded, effects)
         if ours or self._following.on_read_back(loaded, effects):
             return
@@ -402,6 +411,19 @@ class SyncedPeer:
         elif (probe := session.on_worked_out(loaded.answer)) is not None:
             self._ask(session, probe, now, effects)
         self._go_on(session, now, effects)
+
+    def _on_not_stored(self, event: inputs.NotStored, now: float, effects: Effects) -> None:
+        """If the disk is full: who went on fetching would fetch the same again and again."""
+        for each in event.barriers:
+            if not isinstance(each, Unkept):
+                continue
+            self._gaps.lose(each.topic, now)
+            for peer, session in list(self._sessions.items()):
+                if each.topic in session.unequal:
+                    self._end(peer, NOT_KEPT, now, effects)
+        others = tuple([each for each in event.barriers if not isinstance(each, Unkept)])
+        if others:
+            self.protocol.handle(inputs.NotStored(others, event.reason), now, effects)
 
     def _waiting(self, number: int) -> Session | None:
         """The session that waits for an answer, unless it is over."""
@@ -460,14 +482,19 @@ class SyncedPeer:
         partner = self._partners.get(peer)
         if partner is not None:
             partner.ended = now
-            if outcome != LEFT:
+            if outcome not in (LEFT, NOT_KEPT):
                 partner.in_vain = 0 if good or session.events else partner.in_vain + 1
         self._gaps.end(session, now, good=good)
         self._wishes.count(session.events)
-        if (session.settle == 0 and not session.left_out) or partner is None:
-            self._wishes.let_go(peer, effects, answered=good or outcome == IN_VAIN)
-        if partner is not None and self._wishes.topics_of(peer) is None:
+        if session.wishes and not session.left_out:
+            if good or outcome == IN_VAIN:
+                self._wishes.advance(peer, session.wishes, effects)
+            else:
+                self._wishes.let_go(peer, effects)
+        if partner is not None and not self._wishes.wait_for(peer):
             partner.due = max(partner.due, partner.rests_until(_OFFER_PAUSE))
+        elif partner is not None and not session.left_out:
+            partner.due = now
         self._offer(session, effects)
         self._wake(now, effects)
 

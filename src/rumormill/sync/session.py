@@ -18,6 +18,7 @@ finds it in the end.
 """
 
 from collections import deque
+from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 import msgspec
@@ -54,6 +55,9 @@ from rumormill.sync.ranges import (
 
 SLICE: Final = 128
 """Events that are checked, and then handed on, at a time; our choice: some 5 ms of the loop."""
+
+SLICE_BYTES: Final = 256 << 10
+"""Bytes of their data, likewise: as much as an answer holds, unless one event is longer."""
 
 MAX_STORING: Final = 6
 """Slices that are under way: while two are checked, others wait for that, are handed on, written.
@@ -133,8 +137,11 @@ class Session:
         *,
         offered: bool,
         audit: int = -1,
+        wishes: Mapping[int, int] | None = None,
     ) -> None:
         self.peer, self.salt = peer, salt
+        self.wishes = wishes or {}
+        """The wishes that it serves, each with how far (`Wishes.topics_of`)."""
         self.settle = settle
         """Seconds that an event is left to the protocol before it counts as missing."""
         self.topics = topics
@@ -174,6 +181,7 @@ class Session:
         """The probe that is asked again, because such a hash was called equal."""
         self._wanted: dict[Topic, list[Wanted]] = {}
         self._arrived: deque[tuple[Topic, SentEvent]] = deque()
+        self._arrived_bytes = 0
         self.storing = 0
         """Slices that were handed on and are not stored yet."""
 
@@ -185,8 +193,8 @@ class Session:
             upto, ahead_from = int((now - self.settle) * 1e6), int((now + AHEAD_SECONDS) * 1e6)
             return MakeProbe(self.salt, max(upto, 0), ahead_from, self.topics)
         self._gave_up = now > self._news_at + PATIENCE and bool(self._wanted or self._cuts)
-        has_room = len(self._arrived) < MAX_EVENTS and not self._gave_up
-        if self._wanted and has_room and not (self.asked or self._answers):
+        has_room = len(self._arrived) < MAX_EVENTS and self._arrived_bytes < SLICE_BYTES
+        if self._wanted and has_room and not self._gave_up and not (self.asked or self._answers):
             self.asked = self._next_fetch()
             return self.asked
         if self._arrived and self.storing < MAX_STORING:
@@ -228,10 +236,14 @@ class Session:
         return question
 
     def _next_slice(self) -> Arrived:
-        topic, first = self._arrived.popleft()
-        events = [first]
+        topic, size = self._arrived[0][0], 0
+        events: list[SentEvent] = []
         while self._arrived and len(events) < SLICE and self._arrived[0][0] == topic:
+            if size >= SLICE_BYTES:
+                break
             events.append(self._arrived.popleft()[1])
+            size += len(events[-1].data)
+        self._arrived_bytes -= size
         self.storing += 1
         return Arrived(topic, tuple(events))
 
@@ -370,7 +382,8 @@ class Session:
 
     def _on_events(self, asked: Fetch, answer: Events) -> None:
         topic = self._asked_topic
-        self._arrived.extend((topic, event) for event in answer.events)
+        self._arrived.extend([(topic, event) for event in answer.events])
+        self._arrived_bytes += sum([len(event.data) for event in answer.events])
         if answer.events:
             self.unequal[topic] = None
         if not answer.events:
