@@ -150,9 +150,11 @@ class ControlServer:
         """Hang up on everybody and remove the socket."""
         if not self._started:
             return
-        await close_server(self._listening, [*self._clients, *self._turned_away])
-        with contextlib.suppress(OSError):  # the next one replaces it
-            self._path.unlink()
+        try:
+            await close_server(self._listening, [*self._clients, *self._turned_away])
+        finally:
+            with contextlib.suppress(OSError):  # the next one replaces it
+                self._path.unlink()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

@@ -301,11 +301,13 @@ async def _hung_up(reader: asyncio.StreamReader) -> None:
 
 async def close_server(listening: Listening, clients: Iterable[asyncio.Task[None]]) -> None:
     """Listen no more, end what serves each client, and wait until all of it is over."""
-    await listening.close()
-    served = list(clients)
-    for client in served:
-        client.cancel()
-    await asyncio.gather(*served, return_exceptions=True)
+    try:
+        await listening.close()
+    finally:
+        served = list(clients)
+        for client in served:
+            client.cancel()
+        await asyncio.gather(*served, return_exceptions=True)
 
 
 async def listening_at(

@@ -95,8 +95,10 @@ class Dashboard:
 
     async def close(self) -> None:
         """Let nobody in any more, and hang up on who watches."""
-        await self._server.close()
-        await self._source.close()
+        try:
+            await self._server.close()
+        finally:
+            await self._source.close()
 
     async def _answer(self, request: Request | BadRequest) -> Answer:
         if isinstance(request, BadRequest):

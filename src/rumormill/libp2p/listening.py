@@ -103,9 +103,11 @@ class Listening:
         tasks = [*self._sockets.values(), *self._tasks]
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for listener in self._sockets:
-            listener.close()
+        try:
+            await asyncio.gather(*tasks, return_exceptions=True)
+        finally:  # also for whoever is interrupted; by then the tasks have ended
+            for listener in self._sockets:
+                listener.close()
 
     async def _accept(self, listener: socket.socket, layer: Layer) -> None:
         """Take connections until cancelled.

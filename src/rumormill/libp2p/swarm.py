@@ -397,22 +397,27 @@ class Swarm(Dialling):
         return active or (spare is not None and spare.active)
 
     async def close(self) -> None:
-        """Send what waits, as far as peers read it in time; then close everything."""
+        """Send what waits, as far as peers read it in time; then close everything. Whoever is
+        interrupted waits for nobody, and everything is closed all the same."""
         self._closing = True
         self._wanted.clear()
-        await self.listening.close()
-        await until(
-            lambda: not self.has_queued() and all(each.drained for each in self._all),
-            self.config.shutdown_timeout,
-        )
-        tasks = [*self._tasks, *self._dialling.values()]
-        for task in tasks:
-            task.cancel()
-        for connection in list(self._all):
-            connection.close("closing")
-        # A peer that reads closes its side at once; the others are cut off after `close_timeout`.
-        await until(lambda: not self._all, self.config.close_timeout)
-        for connection in list(self._all):
-            connection.abort("closing")
-        await until(lambda: not self._all, self.config.close_timeout)
-        await asyncio.gather(*tasks, return_exceptions=True)
+        try:
+            await self.listening.close()
+            await until(
+                lambda: not self.has_queued() and all(each.drained for each in self._all),
+                self.config.shutdown_timeout,
+            )
+        finally:
+            tasks = [*self._tasks, *self._dialling.values()]
+            for task in tasks:
+                task.cancel()
+            for connection in list(self._all):
+                connection.close("closing")
+            try:
+                # A peer that reads closes its side at once; the others are cut off.
+                await until(lambda: not self._all, self.config.close_timeout)
+            finally:
+                for connection in list(self._all):
+                    connection.abort("closing")
+                await asyncio.gather(*tasks, return_exceptions=True)
+                await until(lambda: not self._all, self.config.close_timeout)

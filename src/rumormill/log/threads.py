@@ -65,11 +65,16 @@ async def in_thread(work: Callable[[], _Result]) -> _Result:
     except RuntimeError:  # so late that Python starts no thread: nobody else needs the loop
         _do(work, done)
     waiting = asyncio.wrap_future(done)
-    try:
-        return await asyncio.shield(waiting)
-    except asyncio.CancelledError:
-        await asyncio.gather(waiting, return_exceptions=True)
-        raise
+    interrupted: asyncio.CancelledError | None = None
+    while not waiting.done():
+        try:
+            await asyncio.wait([waiting])
+        except asyncio.CancelledError as error:  # once, or again and again
+            interrupted = error
+    if interrupted is not None:
+        waiting.exception()  # nobody asks for it
+        raise interrupted
+    return waiting.result()
 
 
 def _do(work: Callable[[], _Result], done: "Future[_Result]") -> None:

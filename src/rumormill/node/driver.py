@@ -156,10 +156,10 @@ class Driver:
         for waiting in self._commands.values():
             if not waiting.done():
                 waiting.set_exception(LocalError(CLOSED))
-        if self._flush_timer is not None:
+        if self._flush_timer is not None:  # it was started
             self._flush_timer.cancel()
-        self._record((self.now(), self.id, trace.NodeDown(reason)))
-        self._recorder.close()
+            self._record((self.now(), self.id, trace.NodeDown(reason)))
+            self._recorder.close()
 
     def _flush_trace(self) -> None:
         """Once in a while: hand on what was recorded, give up peers that do not read, and see

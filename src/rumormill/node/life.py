@@ -5,12 +5,13 @@ sent before it. `node` has the calls of an application.
 """
 
 import asyncio
-import contextlib
 import os
 import random
 import secrets
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -150,8 +151,8 @@ class NodeLife:
         self._callbacks = Callbacks(message_id, application_score, subscription_filter, peer_filter)
         self.access = TopicAccess(topic_keys, policies)  # which may change while the node runs
         self._validators = Validators(self._callbacks, self.access)
-        self._change, self._doors = Change(), dict[Doors, None]()
-        self._requests, self._replied = 0, dict[TopicName, None]()
+        self._change, self._doors, self._ends = Change(), dict[Doors, None](), AsyncExitStack()
+        self._requests, self._replied, self._changing = 0, dict[TopicName, None](), asyncio.Lock()
 
     # Life.
 
@@ -163,8 +164,17 @@ class NodeLife:
         await self.close()
 
     async def start(self) -> None:
-        """Open identity and log, listen, and take part in the network."""
-        self._check_startable()
+        """Open identity and log, listen, and take part in the network. Whoever is interrupted
+        leaves nothing open."""
+        self.check_process()
+        async with self._changing:
+            self._check_startable()
+            async with AsyncExitStack() as ends:
+                await self._begin(ends)
+                self._ends = ends.pop_all()
+
+    async def _begin(self, ends: AsyncExitStack) -> None:
+        """Open one after the other, each with how it ends."""
         spec, config = self._spec, self._config
         self.identity = identity.identity_of(self._home)
         network = identity.load_network(self._network)
@@ -176,62 +186,77 @@ class NodeLife:
         settings = topics.appointed(
             spec, self._settings, self._supervisors, self._swarm.book, self._ourselves
         )
+        ends.callback(self._change.happened)
         # A large store takes a while to open, in which others on this loop go on.
-        self._log = await asyncio.to_thread(EventLog, self._home, self._store_config)
-        try:
-            self._groups, self._counts = await asyncio.to_thread(Groups, self._log), Counts()
-            self._recorder = Recorder((self._counts, *self._observers))
-            journal = Journal(self._log, self.id, spec.name, config, self._change, self.access)
-            self._journal, journal.on_lost = journal, self._on_lost
-            hooks = self._callbacks.hooks(
-                spec,
-                validator=self._validators.judge,
-                check_record=identity.record_is_of,
-                peer_records=self._swarm.book.records,
-                agents=self._swarm.book.agents,
-                addresses=self._swarm.addresses_of,
-            )
-            self._driver = Driver(
-                spec,
-                settings,
-                hooks,
-                self._machines(settings, hooks),
-                queries_of(spec, self._members),
-                self._swarm,
-                self._recorder,
-                journal,
-                config,
-            )
-            self.access.record = self._driver.record
-            self._driver.on_validate = self._validators.begin
-            self._validators.answer = self._driver.feed
-            self._driver.on_change = self._change.happened
-            for address in self._listen:
-                await self._swarm.listen(listen_endpoint(address))
-        except BaseException:
-            await self._swarm.close()
-            self._log.close()
-            raise
+        await in_thread(partial(self._open_log, ends))
+        self._counts = Counts()
+        self._recorder = Recorder((self._counts, *self._observers))
+        journal = Journal(self._log, self.id, spec.name, config, self._change, self.access)
+        self._journal, journal.on_lost = journal, self._on_lost
+        ends.push_async_callback(in_thread, journal.reader.join)
+        ends.callback(journal.stop)
+        hooks = self._callbacks.hooks(
+            spec,
+            validator=self._validators.judge,
+            check_record=identity.record_is_of,
+            peer_records=self._swarm.book.records,
+            agents=self._swarm.book.agents,
+            addresses=self._swarm.addresses_of,
+        )
+        self._driver = Driver(
+            spec,
+            settings,
+            hooks,
+            self._machines(settings, hooks),
+            queries_of(spec, self._members),
+            self._swarm,
+            self._recorder,
+            journal,
+            config,
+        )
+        self.access.record = self._driver.record
+        self._driver.on_validate = self._validators.begin
+        self._validators.answer = self._driver.feed
+        self._driver.on_change = self._change.happened
         self._patterns = Patterns(
             self._known_topics,
             lambda: journal.failure,
             lambda pattern: self._counts.add("rumormill_pattern_topics_left_out", pattern),
             config.pattern_topics,
         )
+        ends.callback(self._stop_machine)
+        ends.push_async_callback(journal.drain)
+        ends.push_async_callback(self._swarm.close)
+        for address in self._listen:
+            await self._swarm.listen(listen_endpoint(address))
+        self._take_part(ends)
+
+    def _open_log(self, ends: AsyncExitStack) -> None:
+        self._log = EventLog(self._home, self._store_config)
+        ends.push_async_callback(in_thread, self._log.close)
+        self._groups = Groups(self._log)
+
+    def _take_part(self, ends: AsyncExitStack) -> None:
+        """All is open: begin."""
         self._loop = asyncio.get_running_loop()
+        self._followed: dict[TopicName, None] = {}
+        followed = followed_topics(self._log) if self._resume else []
+        ends.push_async_callback(self._reach.close)
+        ends.push_async_callback(topics.take_leave, self._spec, self._driver)
+        ends.push_async_callback(self._journal.drain)
+        housekeeping = asyncio.ensure_future(self._swarm.keep_house())
+        retaining = asyncio.ensure_future(keep_retaining(self._log, self._rules))
+        ends.callback(self._take_part_no_more, housekeeping, retaining)
+        ends.push_async_callback(self._close_doors)
         self._running = True
         _NODES.add(self)
-        self._followed: dict[TopicName, None] = {}
         self._driver.start()
-        if self._resume:
-            for topic in followed_topics(self._log):
-                self._followed[topic] = None
-                self._driver.feed(Subscribe(topic))
-        self._housekeeping = asyncio.ensure_future(self._swarm.keep_house())
+        for topic in followed:
+            self._followed[topic] = None
+            self._driver.feed(Subscribe(topic))
         self._reach.start()
         if self._mdns:
             self._swarm.spawn(Lan(self._swarm).keep_looking())
-        self._retaining = asyncio.ensure_future(keep_retaining(self._log, self._rules))
 
     def _machines(self, settings: Config, hooks: Hooks) -> tuple[Machine, Machine]:
         """The protocol's machine, and what the runtime drives: that with membership and sync."""
@@ -245,35 +270,31 @@ class NodeLife:
         return protocol, SyncedPeer(member, draws(), self._sync, spec.check_kept(protocol))
 
     async def close(self) -> None:
-        """Close doors, connections and the log; what was queued is sent and stored first."""
-        if self.forked:
-            return  # all of it is the other process's
-        for doors in [*self._doors]:
-            await doors.close()
-        if not self._running:
-            return
+        """Close doors, connections and the log; what was queued is sent and stored first. Whoever
+        is interrupted waits for that no longer, and everything is closed all the same."""
+        if not self.forked:  # all of it would be the other process's
+            async with self._changing:
+                await self._ends.aclose()
+
+    async def _close_doors(self) -> None:
+        async with AsyncExitStack() as doors:
+            for each in self._doors:
+                doors.push_async_callback(each.close)
+
+    def _take_part_no_more(self, *tasks: asyncio.Task[None]) -> None:
+        """Nothing new is begun or taken."""
         self._running = False
         _NODES.discard(self)
-        self._housekeeping.cancel()
-        self._retaining.cancel()
+        for task in tasks:
+            task.cancel()
         self._validators.close()
         self._journal.close()
-        await self._journal.drain()
-        await topics.take_leave(self._spec, self._driver)
-        await self._reach.close()
-        await self._swarm.close()
-        await self._journal.drain()
+
+    def _stop_machine(self) -> None:
         self._groups.close()
         for subscription in [*self._journal.all_subscriptions(), *self._patterns]:
             subscription.close()
         self._driver.stop("closed")
-        self._journal.stop()
-        await in_thread(self._close_log)
-        self._change.happened()
-
-    def _close_log(self) -> None:
-        self._journal.reader.join()
-        self._log.close()
 
     @property
     def id(self) -> keys.PeerId:
@@ -329,7 +350,7 @@ class NodeLife:
         if not self._running:
             self.check_process()
             raise LocalError("the node is not running; use `async with Node(...)` or `start`")
-        with contextlib.suppress(RuntimeError):  # no loop: a thread that looks at what is there
+        with suppress(RuntimeError):  # no loop: a thread that looks at what is there
             if asyncio.get_running_loop() is not self._loop:
                 raise LocalError(OTHER_LOOP)
 

@@ -68,6 +68,9 @@ class Node(Presence, NodeSubscriptions, NodeQuestions, Requesting, Upkeep):
                 self._own_doors = await self.serve(control=True)
             except LocalError as error:  # the path is too long, for one: the node lives without
                 _log.warning("commands cannot use this node: %s", error)
+            except BaseException:
+                await self.close()
+                raise
 
     # What is here, and who else may see it.
 
