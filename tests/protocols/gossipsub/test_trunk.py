@@ -367,7 +367,8 @@ def test_who_is_late_himself_does_not_ask_at_once() -> None:
     effects = []
     router.handle(alarm, again.at + late, effects)
     (asking,) = (each.message for each in effects if isinstance(each, Send))
-    wanted = TrunkPart(want=(key_of(name_of(foreign(1))),))
+    tag, name = tag_of("news", AUTHOR), name_of(foreign(1))
+    wanted = TrunkPart(want=(key_of(name),), unchoke=(tag,))
     assert asking == Rpc(control=Control(trunk=wanted))
 
 
