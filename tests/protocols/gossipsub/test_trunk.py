@@ -6,6 +6,8 @@ import pytest
 
 from protocols.pubsub_rig import Rig
 from protocols.router_inputs import signed
+from rumormill.core.effects import Effects, Send, SetTimer
+from rumormill.core.inputs import TimerFired
 from rumormill.core.trace import DuplicateMessage, Penalise, Refuse, SendRPC
 from rumormill.protocols.gossipsub import reasons, trunk, trunk_missing
 from rumormill.protocols.gossipsub.config import PRESETS, GossipSubConfig
@@ -340,6 +342,57 @@ def test_announcers_are_asked_one_after_the_other() -> None:
             rig.send(asked[-1], peer, Rpc(publish=(message,)))
     assert asked == puppets[:2]
     assert rig.data(peer) == [message.data]
+
+
+def test_announcements_of_a_moment_share_an_rpc() -> None:
+    """One RPC for each neighbour names what came within the time, and no list is too long."""
+    rig = Rig(latency=LATENCY)
+    (peer,) = rig.add(1, trunk=True)
+    rig.subscribe([peer])
+    puppets = [puppet_at(rig, peer) for _ in range(2)]
+    for puppet in puppets:
+        said(rig, puppet, TrunkPart(choke=(tag_of("news", rig.id(peer)),)), peer)
+    rig.publish(peer, b"the first makes the source known")
+    for puppet in puppets:
+        said(rig, puppet, TrunkPart(choke=(tag_of("news", rig.id(peer)),)), peer)
+    rig.run(0.2)
+    begun = [len(parts(rig, puppet)) for puppet in puppets]
+    for _ in range(3):
+        rig.publish(peer, b"at once")
+    rig.run(trunk.HELD + LATENCY)
+    for puppet, count in zip(puppets, begun, strict=True):
+        (part,) = parts(rig, puppet)[count:]
+        assert len(part.have) == 3
+    begun = [len(parts(rig, puppet)) for puppet in puppets]
+    for _ in range(trunk.HAVES_MAX + 1):
+        rig.publish(peer, b"very many at once")
+    rig.run(1)
+    for puppet, count in zip(puppets, begun, strict=True):
+        assert [len(part.have) for part in parts(rig, puppet)[count:]] == [trunk.HAVES_MAX, 1]
+
+
+def test_who_is_late_himself_does_not_ask_at_once() -> None:
+    """What was announced may wait unread in his own sockets; the second time he asks."""
+    rig = Rig(latency=LATENCY)
+    (peer,) = rig.add(1, trunk=True)
+    rig.subscribe([peer])
+    puppet = puppet_at(rig, peer)
+    said(rig, puppet, TrunkPart(have=(name_of(foreign(1)),)), peer)
+    rig.run(LATENCY + 0.001)
+    router, now, late = rig.router(peer), rig.network.engine.now, 0.08
+    alarm = TimerFired(trunk_missing.ALARM)
+    effects: Effects = []
+    router.handle(alarm, now + trunk_missing.SHORTEST_WAIT + late, effects)
+    (again,) = effects
+    assert isinstance(again, SetTimer)
+    assert again.timer == trunk_missing.ALARM
+    assert again.at == pytest.approx(now + trunk_missing.SHORTEST_WAIT + 2 * late, abs=0.01)
+    effects = []
+    router.handle(alarm, again.at + late, effects)
+    (asking,) = (each.message for each in effects if isinstance(each, Send))
+    tag, name = tag_of("news", AUTHOR), name_of(foreign(1))
+    wanted = TrunkPart(want=(key_of(name),), unchoke=(tag,))
+    assert asking == Rpc(control=Control(trunk=wanted))
 
 
 def test_a_liar_that_announces_and_never_sends_is_shunned_and_charged() -> None:

@@ -27,7 +27,7 @@ from rumormill.protocols.gossipsub.mesh import Fanout, Mesh, MeshChanges
 from rumormill.protocols.gossipsub.outbox import Outbox, PeerExchange
 from rumormill.protocols.gossipsub.peers import PeerTable
 from rumormill.protocols.gossipsub.score import PeerScore, Trust
-from rumormill.protocols.gossipsub.trunk import Trunk
+from rumormill.protocols.gossipsub.trunk import ANNOUNCE, Trunk
 from rumormill.protocols.gossipsub.trunk_missing import ALARM
 from rumormill.protocols.pubsub.messages import Control, Message, Prune, Rpc, SubOpts
 from rumormill.protocols.pubsub.router import PubSubRouter
@@ -377,7 +377,7 @@ class GossipSub(PubSubRouter):
             subs = self._take_unannounced(peer)
             self._send_split(peer, Rpc(subs, (message,), control), effects)
         if told and self.trunk is not None:
-            self.trunk.announce(told, name, effects)
+            self.trunk.announce(told, name, now, effects)
         return len(peers) + len(piggybacking) + len(told)
 
     def _flood(self, message: Message, peers: list[PeerId], effects: Effects) -> None:
@@ -435,6 +435,8 @@ class GossipSub(PubSubRouter):
             self._connect_direct_peers(now, effects)
         elif timer == ALARM and self.trunk is not None:
             self.trunk.wanting.on_alarm(now, effects)
+        elif timer == ANNOUNCE and self.trunk is not None:
+            self.trunk.say(effects)
         else:
             super()._on_timer(event, now, effects)
 

@@ -4,12 +4,12 @@ In a mesh the first copy of a message travels along the fastest path and the oth
 So a peer tells every neighbour but the one that was first with a source's last message: of this
 source announcements only, please (choke). What is left of the mesh is the tree of fastest paths
 from that source, and no two sources need share one: a single tree for all would be half as slow
-again. The other links stay: over them each message is announced, in eight bytes and at once. An
-announcement that the message does not follow within the time it usually takes is answered by
-asking for the message and for the next one too; whoever announces well before the parent delivers
-becomes the parent; a parent that is lost is replaced by the neighbour that had
-the last message next. A source that is new, or was silent for long, has no tree, and its message
-goes where most of what others publish goes, or to the whole mesh, as in GossipSub: that, or a probe
+again. The other links stay: over them each message is announced, in eight bytes and within some
+milliseconds. An announcement that the message does not follow within the time it usually takes is
+answered by asking for the message and for the next one too; whoever announces well before the
+parent delivers becomes the parent; a parent that is lost is replaced by the neighbour that had the
+last message next. A source that is new, or was silent for long, has no tree, and its message goes
+where most of what others publish goes, or to the whole mesh, as in GossipSub: that, or a probe
 without content, is what grows the tree.
 
 The receiver alone decides, each link by itself, and nothing depends on an agreement: a choke that
@@ -27,7 +27,7 @@ import msgspec
 
 from rumormill.core import trace
 from rumormill.core.bounded import drop
-from rumormill.core.effects import Effects, Send, SendAll
+from rumormill.core.effects import Effects, Send, SendAll, SetTimer
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.trace import CHOKE_RACE, DuplicateMessage
 from rumormill.protocols.gossipsub import reasons
@@ -55,6 +55,11 @@ again. A topic that is opened is all its sources, a call as many as it takes to 
 _CALL_PRICE: Final = 50
 HAVES_MAX: Final = 5000
 """Announcements heeded per peer and heartbeat, as with IHAVE (go)."""
+ANNOUNCE: Final = "announce"
+"""The timer of announcements that wait."""
+HELD: Final = 0.005
+"""Seconds that an announcement waits for others to the same peer, with which it shares an RPC: our
+choice, short beside the way of a message. What comes by the tree waits for nothing."""
 _GENERATION: Final = 5
 """Heartbeats after which names of messages begin to be forgotten, and are after as many more; as
 long as the message cache answers requests."""
@@ -86,6 +91,7 @@ class Trunk:
         self._older: dict[bytes, _Arrival] = {}
         self._opened: dict[Topic, int] = {}
         self.outsiders = Outsiders()
+        self._unsaid: dict[PeerId, list[bytes]] = {}
         self._ticks = 0
 
     # Peers and links.
@@ -129,6 +135,7 @@ class Trunk:
         """A peer is gone."""
         drop(self.speakers, peer)
         self.outsiders.forget_peer(peer)
+        self._unsaid.pop(peer, None)
         self.probes.forget_peer(peer)
         letters = Letters()
         for known in self.sources.by_topic.values():
@@ -245,9 +252,27 @@ class Trunk:
             sent = [peer for peer in sent if peer not in holders]
         return sent, tuple(told), name
 
-    def announce(self, peers: tuple[PeerId, ...], name: bytes, effects: Effects) -> None:
-        """Tell peers of a message."""
-        effects.append(SendAll(peers, Rpc(control=Control(trunk=TrunkPart(have=(name,))))))
+    def announce(
+        self, peers: tuple[PeerId, ...], name: bytes, now: float, effects: Effects
+    ) -> None:
+        """Tell peers of a message in a moment, with what else there is to tell them by then."""
+        unsaid = self._unsaid
+        if not unsaid:
+            effects.append(SetTimer(ANNOUNCE, now + HELD))
+        for peer in peers:
+            unsaid.setdefault(peer, []).append(name)
+        if max(len(unsaid[peer]) for peer in peers) >= HAVES_MAX:
+            self.say(effects)
+
+    def say(self, effects: Effects) -> None:
+        """Make the announcements that wait."""
+        alike: dict[tuple[bytes, ...], list[PeerId]] = {}
+        for peer, names in self._unsaid.items():
+            alike.setdefault(tuple(names), []).append(peer)
+        self._unsaid.clear()
+        for have, peers in alike.items():
+            rpc = Rpc(control=Control(trunk=TrunkPart(have=have)))
+            effects.append(SendAll(tuple(peers), rpc))
 
     def is_quiet(self, message: Message, peer: PeerId) -> bool:
         """Whether a peer would not send us this message anyway: ours, or one that has a tree."""
@@ -356,7 +381,8 @@ class Trunk:
         """P3: a neighbour that we keep from sending has a message as early as if it had sent it."""
         scores = self._table.trust.scores
         if scores is not None and peer in arrival.source.choked:
-            scores.announced(peer, arrival.source.topic, arrival.id, now)
+            said = now - HELD  # it may have waited at the peer as long
+            scores.announced(peer, arrival.source.topic, arrival.id, said)
 
     # Probes.
 

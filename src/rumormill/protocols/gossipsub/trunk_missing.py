@@ -130,6 +130,8 @@ class Wanting:
         self._trust, self._links = trust, links
         self._missing: dict[bytes, Missing] = {}  # by their keys
         self._alarm = _NEVER
+        self._postponed = False
+        """Whether the last alarm came late, and asked for nothing."""
 
     def announced(self, peer: PeerId, key: bytes, tag: bytes, now: float, effects: Effects) -> None:
         """A peer has a message that we have not; the tag is its source's, or empty in gossip."""
@@ -188,8 +190,13 @@ class Wanting:
             effects.append(SetTimer(ALARM, due))
 
     def on_alarm(self, now: float, effects: Effects) -> None:
-        """Ask for what has not come."""
+        """Ask for what has not come, unless we are late ourselves: then it may wait unread."""
+        late = now - self._alarm
         self._alarm = _NEVER
+        self._postponed = late > SHORTEST_WAIT and not self._postponed
+        if self._postponed:
+            self._set_alarm(now + min(late, LONGEST_WAIT), effects)
+            return
         letters = Letters()
         for key, missing in self._missing.items():
             if missing.due <= now:

@@ -40,7 +40,6 @@ from rumormill.protocols.pubsub.messages import (
     rpc_size,
     subscription_size,
 )
-from rumormill.protocols.pubsub.trunk_part import TrunkPart
 from rumormill.wire.protobuf import field_size
 
 Item = TypeVar("Item")
@@ -134,15 +133,13 @@ def interleaved(batch: Effects, max_rpc: int) -> Effects:
 def share_rpcs(effects: Effects, max_rpc: int) -> None:
     """Join what is sent on of messages that came together.
 
-    Whoever gets several of them gets them in one RPC, whoever is told that we have them (trunk) is
-    told in one, and whoever is told that we want them no more (IDONTWANT) of as many at once as
-    others heed. What is told goes before all copies.
+    Whoever gets several of them gets them in one RPC, and whoever is told that we want them no more
+    (IDONTWANT) is told of as many at once as others heed. That goes before all copies.
     """
     if [*map(type, effects)].count(SendAll) < 2:
         return
     kept: Effects = []
     unwanted: dict[tuple[PeerId, ...], list[MessageId]] = {}
-    announced: dict[PeerId, list[bytes]] = {}
     copies = _Copies(max_rpc)
     for effect in effects:
         if type(effect) is not SendAll:
@@ -154,21 +151,12 @@ def share_rpcs(effects: Effects, max_rpc: int) -> None:
             copies.add(effect.peers, rpc)
         elif control is not None and control.idontwant:
             unwanted.setdefault(effect.peers, []).extend(control.idontwant)
-        elif control is not None and control.trunk is not None and control.trunk.have:
-            for peer in effect.peers:
-                announced.setdefault(peer, []).extend(control.trunk.have)
         else:
             kept.append(effect)
     for peers, ids in unwanted.items():
         for at in range(0, len(ids), HEEDED_UNWANTED):
             control = Control(idontwant=tuple(ids[at : at + HEEDED_UNWANTED]))
             kept.append(SendAll(peers, Rpc(control=control)))
-    alike: dict[tuple[bytes, ...], list[PeerId]] = {}
-    for peer, told in announced.items():
-        alike.setdefault(tuple(told), []).append(peer)
-    for have, listeners in alike.items():
-        part = TrunkPart(have=have)
-        kept.append(SendAll(tuple(listeners), Rpc(control=Control(trunk=part))))
     effects[:] = kept + [SendAll(each.peers, each.rpc()) for each in copies.all]
 
 
