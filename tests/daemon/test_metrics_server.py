@@ -12,8 +12,8 @@ import pytest
 from live_nodes import run, until
 from rumormill.core.api import Health
 from rumormill.daemon.endpoint import Endpoint
-from rumormill.daemon.metrics_server import MAX_CLIENTS, MAX_REQUEST, MetricsServer, Pages
-from rumormill.dashboard.http import Answer, BadRequest, HttpServer, Request
+from rumormill.daemon.metrics_server import MetricsServer, Pages
+from rumormill.dashboard.http import MAX_CLIENTS, MAX_HEAD, Answer, BadRequest, HttpServer, Request
 
 ASK = b"GET /metrics HTTP/1.1\r\n\r\n"
 WELL = Health(healthy=True, ready=True, why="ok")
@@ -51,7 +51,7 @@ REQUESTS = {
     "another method": (b"POST /metrics HTTP/1.1\r\n\r\n", 405),
     "no request": (b"hello\r\n\r\n", 400),
     "another protocol": (b"GET /metrics SPDY/9\r\n\r\n", 400),
-    "too long": (b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 2 * MAX_REQUEST, 431),
+    "too long": (b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 2 * MAX_HEAD, 431),
 }
 
 

@@ -18,7 +18,7 @@ import pytest
 from chromium import Page, find_chromium, page
 from live_nodes import run
 from processes import ROOT, Terminal, rumormill
-from rumormill.dashboard.still import still_page
+from rumormill.dashboard.static_files import still_page
 from rumormill.node.node import Node
 
 BROWSER = find_chromium()

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rumormill.dashboard.static_files import INDEX, ServedFiles, joined, page_files
-from rumormill.dashboard.still import still_page
+from rumormill.dashboard.static_files import INDEX, ServedFiles, joined, page_files, still_page
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = {name: text.encode() for name, text in page_files().items()}

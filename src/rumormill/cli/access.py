@@ -1,5 +1,5 @@
-"""`rumormill topic-key`, `policy` and `reload`: the files that say who may read a topic, and write
-in it."""
+"""`rumormill network`, `topic-key`, `policy` and `reload`: the files that say who may come in, read
+a topic, and write in it."""
 
 import argparse
 import json
@@ -17,8 +17,10 @@ from rumormill.cli.settings import Resolved
 from rumormill.core.errors import DecodeError
 from rumormill.node.identity import (
     KEY_FILE,
+    create_network,
     create_policy,
     create_topic_key,
+    load_network,
     load_or_create_key,
     load_policy,
     load_topic_keys,
@@ -26,6 +28,18 @@ from rumormill.node.identity import (
 )
 from rumormill.node.policy import sign_policy
 from rumormill.wire.keys import PeerId
+
+
+def run_network(options: argparse.Namespace) -> int:
+    """Make a key file, or look at one."""
+    path = Path(options.file or "swarm.key").expanduser().absolute()
+    network = create_network(path) if options.action == "new" else load_network(path)
+    assert network is not None
+    if options.json:
+        print(json.dumps({"file": str(path), "fingerprint": network.fingerprint}))
+    else:
+        print(f"{path}\nfingerprint: {network.fingerprint}")
+    return 0
 
 
 def run_topic_key(options: argparse.Namespace) -> int:

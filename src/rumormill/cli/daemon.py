@@ -22,7 +22,7 @@ from rumormill.cli.logs import LogObserver, begin
 from rumormill.cli.notify import READY, STOPPING, keep_alive, notify
 from rumormill.cli.reaching import reach
 from rumormill.cli.reloading import Reloader
-from rumormill.cli.session import find_tickets, run_async
+from rumormill.cli.session import find_tickets, run_async, set_by
 from rumormill.cli.settings import Resolved
 from rumormill.core.errors import ConfigError, LocalError
 from rumormill.daemon.doors import Doors
@@ -40,6 +40,7 @@ from rumormill.wire.tickets import read_ticket
 
 _log = logging.getLogger("rumormill.node")
 
+_STOP = (signal.SIGINT, signal.SIGTERM)
 _FIRST_RETRY = 1.0
 _LONGEST_RETRY = 60.0
 
@@ -90,7 +91,7 @@ async def _serve_store(options: argparse.Namespace) -> int:
     from rumormill.daemon.flight_service import FlightService
 
     _allow_most_files()
-    stop, _ = _signals()
+    stop, _ = set_by(*_STOP), set_by(signal.SIGHUP)  # which ends nothing
     home = Path(options.home).expanduser().absolute()  # noqa: ASYNC240 (nothing else runs)
     tls = (options.flight_cert, options.flight_key) if options.flight_cert else None
     with EventLog(home, StoreConfig(open_verify_bytes=1), read_only=True) as log:
@@ -105,7 +106,7 @@ async def _serve_store(options: argparse.Namespace) -> int:
 
 async def _run(resolved: Resolved, options: argparse.Namespace, *, supervises: bool = False) -> int:
     _allow_most_files()
-    stop, told = _signals()
+    stop, told = set_by(*_STOP), set_by(signal.SIGHUP)
     if options.until_eof:
         _stop_with_stdin(stop)
     trace = os.path.expanduser(resolved.text("trace"))  # noqa: ASYNC240 (reads no disk)
@@ -153,17 +154,6 @@ def _allow_most_files() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):  # macOS says "unlimited" and allows less
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-def _signals() -> tuple[asyncio.Event, asyncio.Event]:
-    """What SIGINT and SIGTERM set, and what SIGHUP does, which ends nothing; by the loop, which
-    hears of a signal in whatever thread it lands (a library's own threads take them too, and wake
-    nobody who waits for a lock).
-    """
-    stop, told = asyncio.Event(), asyncio.Event()
-    for number, event in ((signal.SIGINT, stop), (signal.SIGTERM, stop), (signal.SIGHUP, told)):
-        asyncio.get_running_loop().add_signal_handler(number, event.set)
-    return stop, told
 
 
 def _stop_with_stdin(stop: asyncio.Event) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 
 from rumormill.cli.grammar import USAGE, CommandError
 from rumormill.cli.logs import begin
-from rumormill.cli.session import run_async
+from rumormill.cli.session import run_async, set_by
 from rumormill.core.errors import LocalError
 from rumormill.daemon.control_client import ControlClient
 from rumormill.daemon.control_messages import socket_path
@@ -30,6 +30,7 @@ from rumormill.dashboard.lake import WithLake
 from rumormill.dashboard.remote_source import SCHEMES, Address, RemoteSource, parse_address
 from rumormill.dashboard.server import Dashboard
 from rumormill.dashboard.source import VIEWS, Look, NotHere, Source, wanted_sections
+from rumormill.dashboard.static_files import still_page
 from rumormill.dashboard.trace_source import TraceSource, is_trace
 
 _JOURNEYS = 16
@@ -53,8 +54,6 @@ def run_dashboard(options: argparse.Namespace) -> int:
 
 def _export(path: Path, home: Path, options: argparse.Namespace) -> int:
     """Write one picture of everything into a file that needs nothing else."""
-    from rumormill.dashboard.still import still_page
-
     if not path.parent.is_dir() or path.is_dir():
         raise CommandError(f"--export: {path} cannot be written", USAGE)
     page = still_page(run_async(_pictured(home, options)))
@@ -68,9 +67,7 @@ def _export(path: Path, home: Path, options: argparse.Namespace) -> int:
 
 async def _run(home: Path, options: argparse.Namespace) -> int:
     source = _with_lake(await chosen_source(_named(home, options), options.ca), options)
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):  # before anybody is told that it runs
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = set_by(signal.SIGINT, signal.SIGTERM)  # before anybody is told that it runs
     async with served(source, options) as (url, _):
         announce(url, options)
         await stop.wait()

@@ -254,14 +254,10 @@ def run_sync(options: argparse.Namespace) -> int:
 
 
 async def _sync(resolved: Resolved, options: argparse.Namespace) -> int:
-    wait = seconds("--wait", options.wait) or _COMPLETE_SECONDS
-    found = await _compared(options.topic, resolved, wait)
+    topic, wait = options.topic, seconds("--wait", options.wait) or _COMPLETE_SECONDS
+    found = await _watched(topic, resolved, wait, lambda client: client.sync(topic, None))
     print(json.dumps(msgspec.to_builtins(found)) if options.json else _told(found))
     return 0
-
-
-async def _compared(topic: str | None, resolved: Resolved, wait: float) -> Synced:
-    return await _watched(topic, resolved, wait, lambda client: client.sync(topic, None))
 
 
 async def _watched(

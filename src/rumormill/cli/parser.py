@@ -17,7 +17,7 @@ from rumormill.cli.shared_flags import SHARED
 from rumormill.version import __version__
 
 MODULES: Final = {
-    "rumormill.cli.access": ("topic-key", "policy", "reload"),
+    "rumormill.cli.access": ("network", "topic-key", "policy", "reload"),
     "rumormill.cli.bench": ("bench",),
     "rumormill.cli.completion": ("completion",),
     "rumormill.cli.daemon": ("node", "supervisor", "serve-store"),
@@ -27,7 +27,6 @@ MODULES: Final = {
     "rumormill.cli.groups": ("groups",),
     "rumormill.cli.history": ("get", "history", "peers", "sync", "ticket"),
     "rumormill.cli.inspecting": ("inspect",),
-    "rumormill.cli.network": ("network",),
     "rumormill.cli.milling": ("mill", "sweep", "report"),
     "rumormill.cli.pubsub": ("pub", "sub"),
     "rumormill.cli.settings": ("config",),

@@ -45,7 +45,8 @@ class Reloader:
         """Read everything again and use what can be used now."""
         new = resolve(self._options)
         wanted = _settings(new)
-        differs = [key for key in {**self._has, **wanted} if self._differs(key, wanted)]
+        keys = {**self._has, **wanted}
+        differs = [key for key in keys if self._has.get(key) != wanted.get(key)]
         changed = [key for key in differs if key in _LIVE]
         later = [key for key in differs if key not in _LIVE]
         for topic in new.texts("topics"):
@@ -75,9 +76,6 @@ class Reloader:
                 fields = {key: ",".join(keys) for key, keys in as_told(found).items() if keys}
                 _log.info("reloaded", extra={"fields": fields})
             notify(READY)
-
-    def _differs(self, key: str, wanted: dict[str, Any]) -> bool:
-        return bool(self._has.get(key) != wanted.get(key))
 
     def _added(self, key: str, wanted: dict[str, Any]) -> list[str]:
         return [each for each in wanted[key] if each not in self._has[key]]

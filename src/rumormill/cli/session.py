@@ -15,6 +15,7 @@ import importlib.util
 import logging
 import os
 import secrets
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -72,6 +73,15 @@ def run_async(work: Coroutine[Any, Any, _Found]) -> _Found:
         factory = importlib.import_module("uvloop").new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:
         return runner.run(work)
+
+
+def set_by(*signals: signal.Signals) -> asyncio.Event:
+    """What signals set; by the loop, which hears of a signal in whatever thread it lands (a
+    library's own threads take them too, and wake nobody who waits for a lock)."""
+    event = asyncio.Event()
+    for number in signals:
+        asyncio.get_running_loop().add_signal_handler(number, event.set)
+    return event
 
 
 def log_to_change(resolved: Resolved) -> EventLog:

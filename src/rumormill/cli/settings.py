@@ -10,7 +10,7 @@ import os
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 CONFIG_NAME: Final = "config.toml"
 _WIDEST_VALUE: Final = 48
 """Columns for values: a longer one moves its own origin aside, and no other."""
+
+
+_Config = TypeVar("_Config", bound=Config)
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -147,6 +150,12 @@ class Resolved(msgspec.Struct, frozen=True):
             if key.startswith(start)
         }
 
+    def _changed(self, table: str, usual: _Config) -> _Config:
+        try:
+            return override(usual, self._of(table))
+        except ConfigError as error:
+            raise ConfigError(f"{table}.{error}") from None
+
     @property
     def parameters(self) -> dict[str, Any]:
         """What is changed of the protocol's parameters."""
@@ -155,10 +164,7 @@ class Resolved(msgspec.Struct, frozen=True):
     @property
     def node_config(self) -> NodeConfig:
         """The runtime's limits and times."""
-        try:
-            return override(NodeConfig(), self._of("node"))
-        except ConfigError as error:
-            raise ConfigError(f"node.{error}") from None
+        return self._changed("node", NodeConfig())
 
     @property
     def retain(self) -> dict[str, Retention]:
@@ -168,18 +174,12 @@ class Resolved(msgspec.Struct, frozen=True):
     @property
     def sync_config(self) -> SyncConfig:
         """How what is missing is got from other nodes."""
-        try:
-            return override(SyncConfig(), self._of("sync"))
-        except ConfigError as error:
-            raise ConfigError(f"sync.{error}") from None
+        return self._changed("sync", SyncConfig())
 
     @property
     def members_config(self) -> MembersConfig:
         """How other nodes are found and kept."""
-        try:
-            return override(MembersConfig(), self._of("members"))
-        except ConfigError as error:
-            raise ConfigError(f"members.{error}") from None
+        return self._changed("members", MembersConfig())
 
     @property
     def store_config(self) -> StoreConfig:

@@ -24,7 +24,7 @@ from rich.text import Text
 
 from rumormill.cli.grammar import USAGE, CommandError
 from rumormill.cli.logs import begin
-from rumormill.cli.session import run_async
+from rumormill.cli.session import run_async, set_by
 from rumormill.cli.show import MISSING, as_number, as_seconds, as_size
 from rumormill.daemon.homes import HomeSource
 from rumormill.dashboard.source import Look, Sections
@@ -86,10 +86,7 @@ async def _print(
 
 
 async def _keep_showing(source: HomeSource, look: Look, interval: float, order: str) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+    stop = set_by(signal.SIGINT, signal.SIGTERM)
     console = Console(highlight=False)
     with _keys(stop), Live(console=console, screen=True, auto_refresh=False) as live:
         while not stop.is_set():

@@ -1,7 +1,4 @@
-"""The client's side of a node's control socket: the same operations as on a node of this process.
-
-Calls are made one at a time; a subscription has a connection of its own.
-"""
+"""The client's side of a node's control socket: the operations of a node of this process."""
 
 import asyncio
 import contextlib

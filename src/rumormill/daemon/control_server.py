@@ -25,7 +25,7 @@ from rumormill.daemon import control_messages as messages
 from rumormill.daemon.control_consumers import serve_consumer
 from rumormill.daemon.control_service import Service
 from rumormill.daemon.endpoint import MAX_SOCKET_PATH
-from rumormill.dashboard.http import close_server
+from rumormill.dashboard.http import close_server, until_either
 from rumormill.dashboard.source import NotHere
 from rumormill.libp2p.listening import Listening
 from rumormill.log import files
@@ -241,10 +241,7 @@ class ControlServer:
     ) -> None:
         try:
             if isinstance(request, messages.Subscribe):
-                if request.name:
-                    await self._consume(request, reader, writer)
-                else:
-                    await self._stream(request, reader, writer)
+                await self._subscribe(request, reader, writer)
                 return
             answer = await self._service.answer(request)
         except RumormillError as error:
@@ -253,34 +250,21 @@ class ControlServer:
         writer.write(messages.encode(answer))
         await writer.drain()
 
-    async def _consume(
+    async def _subscribe(
         self,
         request: messages.Subscribe,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
-        consumer = await self._service.consume(request)
-        writer.write(messages.encode(messages.Begun(0)))
-        await serve_consumer(consumer, reader, writer)
-
-    async def _stream(
-        self,
-        request: messages.Subscribe,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-    ) -> None:
-        """Send events until the client hangs up; a client that is slow is waited for."""
+        """Send events until the client hangs up, who is waited for if it is slow; those of a named
+        subscription when it asks for them."""
+        if request.name:
+            consumer = await self._service.consume(request)
+            writer.write(messages.encode(messages.Begun(0)))
+            await serve_consumer(consumer, reader, writer)
+            return
         batches = self._service.subscribe(request)
-        hung_up = asyncio.ensure_future(reader.read(1))
-        sending = asyncio.ensure_future(_send_all(batches, writer))
-        try:
-            await asyncio.wait({hung_up, sending}, return_when=asyncio.FIRST_COMPLETED)
-            if sending.done():
-                sending.result()
-        finally:
-            sending.cancel()
-            hung_up.cancel()
-            await asyncio.gather(sending, hung_up, return_exceptions=True)
+        await until_either(_send_all(batches, writer), reader.read(1))
         raise messages.ControlError("the subscription has ended", "ended")
 
 

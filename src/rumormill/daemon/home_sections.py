@@ -7,14 +7,15 @@ such as a percentile, is computed anew or is the largest.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from rumormill.dashboard.figures import listed
 from rumormill.dashboard.series import rounded
 from rumormill.dashboard.source import Sections
+from rumormill.dashboard.trace_sections import links_once
 
 Found = Mapping[str, Sections]
 """What each node shows, by its name."""
 
 _MOST_ROWS: Final = 500
-_MOST_LINKS: Final = 4000
 _LARGEST: Final = ("p50", "p99", "fsync", "lag")
 _RECENT: Final = 64
 
@@ -186,31 +187,21 @@ def _middle(trips: list[float] | None) -> dict[str, float]:
 def peers(found: Found) -> dict[str, Any]:
     """Everybody; of these nodes, what was new to them and what not."""
     rows = list(_ids(found).values())
-    return {"rows": rows[:_MOST_ROWS], "left_out": max(0, len(rows) - _MOST_ROWS)}
+    return listed(rows, _MOST_ROWS)
 
 
 def links(found: Found) -> dict[str, Any]:
     """Links of all, each once."""
     index = {peer: number for number, peer in enumerate(list(_ids(found))[:_MOST_ROWS])}
-    rows: dict[tuple[int, int, str, str], None] = {}
-    linked: dict[tuple[int, int], None] = {}
+    joined: list[tuple[int | None, int | None, str, str]] = []
     for each in found.values():
         if "links" not in each or "peers" not in each:
             continue
         own = [row["id"] for row in each["peers"]["rows"]]
         for a, b, kind, topic in each["links"]["rows"]:
-            if a >= len(own) or b >= len(own):
-                continue
-            ends = index.get(own[a]), index.get(own[b])
-            if ends[0] is None or ends[1] is None:
-                continue
-            low, high = sorted((ends[0], ends[1]))
-            directed = kind in ("parent", "child")
-            rows[(ends[0], ends[1], kind, topic) if directed else (low, high, kind, topic)] = None
-            if kind != "connected":
-                linked[low, high] = None
-    shown = [list(row) for row in rows if row[2] != "connected" or row[:2] not in linked]
-    return {"rows": shown[:_MOST_LINKS], "left_out": max(0, len(shown) - _MOST_LINKS)}
+            if a < len(own) and b < len(own):
+                joined.append((index.get(own[a]), index.get(own[b]), kind, topic))
+    return links_once(joined)
 
 
 def recent(found: Found) -> dict[str, Any]:

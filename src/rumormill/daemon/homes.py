@@ -22,7 +22,7 @@ from rumormill.daemon.control_messages import ControlError, socket_path
 from rumormill.dashboard.figures import cut
 from rumormill.dashboard.node_sections import clock
 from rumormill.dashboard.series import Series
-from rumormill.dashboard.source import Look, NotHere, Page, Sections, Source
+from rumormill.dashboard.source import Live, Look, NotHere, Page, Sections, Source
 
 MAX_HOMES: Final = 64
 MAX_MARKS: Final = 256
@@ -37,7 +37,7 @@ _PATIENCE: Final = 4.0
 _Found = TypeVar("_Found")
 
 
-class HomeSource:
+class HomeSource(Live):
     """The node of one home, as its own dashboard would show it: connected to when it is asked, and
     again when it was away."""
 
@@ -64,10 +64,6 @@ class HomeSource:
         """Have it publish an event; its receipt."""
         (receipt,) = await self._ask(lambda client: client.publish(topic, [data]))
         return {"id": receipt.id.hex(), "offset": receipt.offset, "peers": receipt.peers}
-
-    async def play(self, wish: dict[str, Any]) -> dict[str, Any]:
-        """Its time cannot be moved."""
-        raise LocalError("a live node's time cannot be moved")
 
     async def close(self) -> None:
         """Hang up."""
@@ -104,7 +100,7 @@ class Member(NamedTuple):
     source: Source
 
 
-class HomesSource:
+class HomesSource(Live):
     """The nodes of several homes, and of dashboards elsewhere, as one network."""
 
     def __init__(self, members: Mapping[str, Source], *, notes_absence: bool = True) -> None:
@@ -263,10 +259,6 @@ class HomesSource:
             if name in self._there:
                 return await source.publish(topic, data)
         raise LocalError("no node is there")
-
-    async def play(self, wish: dict[str, Any]) -> dict[str, Any]:
-        """Their time cannot be moved."""
-        raise LocalError("live nodes' time cannot be moved")
 
     async def _hang_up(self) -> None:
         """Let those go that are not shown any more."""

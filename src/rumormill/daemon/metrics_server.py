@@ -12,8 +12,6 @@ from typing import Final, NamedTuple
 from rumormill.core.api import Health
 from rumormill.daemon.endpoint import Endpoint
 from rumormill.dashboard.http import (
-    MAX_CLIENTS,
-    MAX_HEAD,
     TIMEOUT,
     Answer,
     BadRequest,
@@ -21,10 +19,6 @@ from rumormill.dashboard.http import (
     Request,
     listening_at,
 )
-
-__all__ = ["MAX_CLIENTS", "MAX_REQUEST", "MetricsServer", "Pages", "wants_openmetrics"]
-
-MAX_REQUEST: Final = MAX_HEAD
 
 _TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 _OPENMETRICS: Final = "application/openmetrics-text"

@@ -1,33 +1,28 @@
 """What the doors need of the node behind them; `rumormill.Node` has all of it.
 
 A node opens its own doors (`Node.serve`), so this package stands below `node` and names here what
-it calls there.
+it calls there, besides what is needed to watch one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from rumormill.core.api import (
-    Completeness,
     FetchedHistory,
     GroupView,
-    Health,
     Linking,
     Message,
     PeerClock,
-    PeerView,
     Publishers,
     Receipt,
     TopicTree,
 )
 from rumormill.core.event import Event, Note
 from rumormill.core.ids import PeerId, Topic
-from rumormill.core.machine import View
-from rumormill.log.event_log import EventLog
+from rumormill.dashboard.watched import WatchedAccess, WatchedNode
 from rumormill.log.keeping import RetentionLine
 from rumormill.log.model import Report, Retention
 from rumormill.sync.wishes import SyncReport
-from rumormill.trace.entries import Observer
 
 
 class ServedSubscription(Protocol):
@@ -64,7 +59,7 @@ class ServedSubscription(Protocol):
         """End it."""
 
 
-class ServedAccess(Protocol):
+class ServedAccess(WatchedAccess, Protocol):
     """The keys and policies of topics."""
 
     def reload(self) -> None:
@@ -72,9 +67,6 @@ class ServedAccess(Protocol):
 
     def opened(self, event: Event) -> Event | None:
         """An event as it is handed out; None, counted, if it cannot be read."""
-
-    def shown(self, event: Event) -> Event:
-        """An event in clear if it can be read, else as it travels."""
 
 
 class ServedTopic(Protocol):
@@ -85,49 +77,15 @@ class ServedTopic(Protocol):
         """Its name on the network."""
 
 
-class ServedNode(Protocol):
+class ServedNode(WatchedNode, Protocol):
     """A running node."""
-
-    @property
-    def id(self) -> PeerId:
-        """Its peer id."""
-
-    @property
-    def tickets(self) -> list[str]:
-        """What others need to join it."""
 
     def network_ticket(self) -> str:
         """What others need to join its network: it and some of its peers."""
 
     @property
-    def peers(self) -> list[PeerView]:
-        """Connected peers."""
-
-    @property
-    def log(self) -> EventLog:
-        """Its log, for reading."""
-
-    @property
     def access(self) -> ServedAccess:
         """The keys and policies of its topics."""
-
-    def metrics(self) -> Mapping[str, Mapping[str, float]]:
-        """What it counts: value by label, by metric."""
-
-    def view(self) -> View:
-        """What its protocol shows of itself."""
-
-    def add_observer(self, observer: Observer) -> None:
-        """Show it the trace from now on."""
-
-    def remove_observer(self, observer: Observer) -> None:
-        """Show it no more."""
-
-    def health(self) -> Health:
-        """Whether it lives, and takes events."""
-
-    def completeness(self, topic: Topic) -> Completeness:
-        """How complete a topic's history is."""
 
     async def retention(
         self, topic: Topic | None, *, rules: Mapping[Topic, Retention] | None, apply: bool
@@ -148,10 +106,6 @@ class ServedNode(Protocol):
 
     async def peer_clocks(self) -> list[PeerClock]:
         """What time connected nodes have."""
-
-    @property
-    def reachability(self) -> list[str]:
-        """What is known of who reaches the node."""
 
     async def connect(self, ticket: str) -> PeerId:
         """Connect to another node."""
@@ -255,10 +209,5 @@ class ServedNode(Protocol):
     ) -> SyncReport:
         """Compare histories with every connected node now."""
 
-    async def publish_many(
-        self, topic: Topic, items: Iterable[bytes | Message], *, parents: Iterable[str]
-    ) -> list[Receipt]:
-        """Publish in this order; return when all of it is safe in the log."""
-
     async def publish_noted(self, rows: Sequence[tuple[Topic, Message, Note]]) -> list[Receipt]:
-        """Publish rows with their notes, likewise."""
+        """Publish rows with their notes, in this order; return when all are safe in the log."""

@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from rumormill.core import trace
+from rumormill.core.bounded import remember
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.trace import DeliverMessage, DuplicateMessage, RecvRPC, SendRPC
 from rumormill.dashboard.figures import LATENCIES, cut, peer_text, percentile
@@ -253,9 +254,8 @@ class Aggregator:
     def _note_recent(self, now: float, message_id: MessageId, topic: Topic) -> Recent:
         found = self.recent.get(message_id)
         if found is None:
-            if len(self.recent) >= RECENT:
-                del self.recent[next(iter(self.recent))]
-            found = self.recent[message_id] = Recent(topic, now)
+            found = Recent(topic, now)
+            remember(self.recent, message_id, found, RECENT)
         return found
 
     def _duplicate(self, peer: PeerId, payload: DuplicateMessage) -> None:
@@ -314,6 +314,19 @@ class Aggregator:
         """Marks that are new to a viewer who has so many."""
         fresh = self.marks_seen - after
         return [asdict(mark) for mark in list(self.marks)[-fresh:]] if fresh > 0 else []
+
+    def partner_rows(self, most: int) -> list[dict[str, Any]]:
+        """How the last comparison of histories with each partner ended, the latest partners."""
+        return [
+            {
+                "peer": peer_text(peer),
+                "last": self.partner_times[peer],
+                "outcome": cut(ended.outcome, 80),
+                "events": ended.events,
+                "unequal": ended.unequal,
+            }
+            for peer, ended in list(self.partners.items())[-most:]
+        ]
 
     def recent_section(self) -> dict[str, Any]:
         """The events that were seen last, the newest first."""

@@ -11,10 +11,10 @@ nothing else: it is counted, logged the first time that it fails in that place, 
 import asyncio
 import logging
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from http import HTTPStatus
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl
 
 from rumormill.core.errors import LocalError
@@ -147,7 +147,7 @@ class HttpServer:
                         pass
             if answer.stream is not None:
                 del self._awaited[task]
-                await _send_all(answer.stream, reader, writer)
+                await until_either(_send(answer.stream, writer), _hung_up(reader))
         except OSError:  # of which a timeout is one
             self._count("cut-off")
             writer.transport.abort()  # whoever does not read must not be waited for
@@ -266,20 +266,17 @@ def parse_head(head: bytes) -> Request:
     return Request(words[0], path, found, headers)
 
 
-async def _send_all(
-    pieces: AsyncIterator[bytes], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-) -> None:
-    """Send a stream until it ends, or the client hangs up."""
-    sending = asyncio.ensure_future(_send(pieces, writer))
-    gone = asyncio.ensure_future(_hung_up(reader))
+async def until_either(work: Coroutine[Any, Any, None], end: Coroutine[Any, Any, object]) -> None:
+    """Do some work for a client until it is done, or the client has come to its end."""
+    working, ending = asyncio.ensure_future(work), asyncio.ensure_future(end)
     try:
-        await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if sending.done():
-            sending.result()
+        await asyncio.wait({working, ending}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
     finally:
-        for task in (sending, gone):
-            task.cancel()
-        await asyncio.gather(sending, gone, return_exceptions=True)
+        working.cancel()
+        ending.cancel()
+        await asyncio.gather(working, ending, return_exceptions=True)
 
 
 async def _send(pieces: AsyncIterator[bytes], writer: asyncio.StreamWriter) -> None:

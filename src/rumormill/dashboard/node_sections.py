@@ -272,16 +272,6 @@ def sync(
         }
         for name in here[:MOST_TOPICS]
     ]
-    partners = [
-        {
-            "peer": peer_text(peer),
-            "last": aggregator.partner_times[peer],
-            "outcome": cut(ended.outcome, 80),
-            "events": ended.events,
-            "unequal": ended.unequal,
-        }
-        for peer, ended in list(aggregator.partners.items())[-MOST_PEERS:]
-    ]
     return {
         "sessions": {
             name: int(count) for name, count in metrics.get("rumormill_sync_sessions", {}).items()
@@ -289,7 +279,7 @@ def sync(
         "events": int(reading.value("rumormill_sync_events")),
         "topics": rows,
         "left_out": max(0, len(here) - MOST_TOPICS),
-        "partners": partners,
+        "partners": aggregator.partner_rows(MOST_PEERS),
     }
 
 

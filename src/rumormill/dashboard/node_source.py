@@ -11,14 +11,13 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from rumormill.core.errors import LocalError
 from rumormill.core.event import Event
 from rumormill.dashboard import node_sections as sections
 from rumormill.dashboard.aggregate import Aggregator
 from rumormill.dashboard.figures import peer_text
 from rumormill.dashboard.journeys import find_journey, message_id_of
 from rumormill.dashboard.log_pages import read_heads, read_page, read_tail
-from rumormill.dashboard.source import Look, NotHere, Page, Sections
+from rumormill.dashboard.source import Live, Look, NotHere, Page, Sections
 from rumormill.dashboard.watched import Reading, WatchedNode
 from rumormill.version import __version__
 
@@ -28,13 +27,13 @@ _FRESH: Final = 0.9
 """Seconds for which what was read of the node is good enough."""
 
 
-class NodeSource:
+class NodeSource(Live):
     """One node."""
 
-    def __init__(self, node: WatchedNode, protocol: str, *, forget_after: float = FORGET_AFTER):
+    def __init__(self, node: WatchedNode, protocol: str) -> None:
         self._node = node
         self._protocol = protocol
-        self._forget_after = forget_after
+        self._forget_after = FORGET_AFTER
         self._aggregator: Aggregator | None = None
         self._began = 0.0
         self._reading: Reading | None = None
@@ -171,7 +170,3 @@ class NodeSource:
         """Publish an event; its receipt."""
         (receipt,) = await self._node.publish_many(topic, [data], parents=())
         return {"id": receipt.id.hex(), "offset": receipt.offset, "peers": receipt.peers}
-
-    async def play(self, wish: dict[str, Any]) -> dict[str, Any]:
-        """A node's time cannot be moved."""
-        raise LocalError("a live node's time cannot be moved")

@@ -18,7 +18,7 @@ from rumormill.core.errors import LocalError
 from rumormill.dashboard.figures import cut
 from rumormill.dashboard.guard import FORM_HEADER
 from rumormill.dashboard.http import MAX_HEAD
-from rumormill.dashboard.source import Look, NotHere, Page, Sections
+from rumormill.dashboard.source import Live, Look, NotHere, Page, Sections
 from rumormill.version import __version__
 
 SCHEMES: Final = ("http://", "https://")
@@ -71,7 +71,7 @@ class _Reply(NamedTuple):
     body: bytes
 
 
-class RemoteSource:
+class RemoteSource(Live):
     """A dashboard elsewhere."""
 
     def __init__(self, address: Address, roots: str | None = None) -> None:
@@ -122,10 +122,6 @@ class RemoteSource:
             raise LocalError(f"{self._address.place} was not allowed to publish")
         body = msgspec.json.encode({"topic": topic, "data": data.decode()})
         return await self._get("publish", body, {FORM_HEADER: self._form_token})
-
-    async def play(self, wish: dict[str, Any]) -> dict[str, Any]:
-        """Its time cannot be moved."""
-        raise LocalError("live nodes' time cannot be moved")
 
     async def close(self) -> None:
         """Nothing is held open."""

@@ -88,8 +88,8 @@ def rounded(value: float | None) -> float | None:
     return round(value, 3 - floor(log10(abs(value))))
 
 
-def step_for(seconds: float, points: int = 600) -> float:
-    """The shortest step of 1, 2 or 5 times a power of ten that a time has at most so many of."""
-    least = max(seconds, 1e-6) / points
+def step_for(seconds: float) -> float:
+    """The shortest step of 1, 2 or 5 times a power of ten that a time has at most 600 of."""
+    least = max(seconds, 1e-6) / 600
     power = 10.0 ** floor(log10(least))
     return next((power * each for each in (1, 2, 5) if power * each >= least), power * 10)

@@ -87,6 +87,14 @@ class Source(Protocol):
         """Nobody will look again."""
 
 
+class Live:
+    """What sources have in common that show what is so now."""
+
+    async def play(self, wish: dict[str, Any]) -> dict[str, Any]:
+        """Their time cannot be moved."""
+        raise LocalError("live nodes' time cannot be moved")
+
+
 def wanted_sections(views: Iterable[str]) -> tuple[str, ...]:
     """The sections of some views, each once."""
     found = [

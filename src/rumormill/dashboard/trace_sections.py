@@ -125,25 +125,30 @@ def links(figures: TraceAggregator, topic: str, views: Views | None) -> dict[str
     if views:  # which know the protocol's own links, and not who is connected besides
         plain = (link for link in found if link[1] == CONNECTED)
         found = chain(_of_views(views, topic), plain)
-    rows: dict[tuple[int, int, str, str], None] = {}
-    linked: dict[tuple[int, int], None] = {}
-    for peer, kind, other, name in found:
-        a, b = index.get(peer, -1), index.get(other, -1)
-        if a < 0 or b < 0:
-            continue
-        if kind not in _DIRECTED and a > b:
-            a, b = b, a
-        rows[a, b, kind, name] = None
-        if kind != CONNECTED:
-            linked[min(a, b), max(a, b)] = None
-    shown = [list(row) for row in rows if row[2] != CONNECTED or (row[0], row[1]) not in linked]
-    section = listed(shown, MOST_LINKS)
+    section = links_once(
+        (index.get(peer), index.get(other), kind, name) for peer, kind, other, name in found
+    )
     section["left_out"] += figures.links_left_out
     return section
 
 
 _DIRECTED: Final = ("parent", "child")
 _FoundLink = tuple[PeerId, str, PeerId, str]
+
+
+def links_once(found: Iterable[tuple[int | None, int | None, str, str]]) -> dict[str, Any]:
+    """Links between rows of a table of peers, each once; who has no other link is connected."""
+    rows: dict[tuple[int, int, str, str], None] = {}
+    linked: dict[tuple[int, int], None] = {}
+    for a, b, kind, topic in found:
+        if a is None or b is None:
+            continue
+        low, high = sorted((a, b))
+        rows[(a, b, kind, topic) if kind in _DIRECTED else (low, high, kind, topic)] = None
+        if kind != CONNECTED:
+            linked[low, high] = None
+    shown = [list(row) for row in rows if row[2] != CONNECTED or (row[0], row[1]) not in linked]
+    return listed(shown, MOST_LINKS)
 
 
 def _of_trace(figures: TraceAggregator, topic: str) -> Iterable[_FoundLink]:
@@ -247,16 +252,7 @@ def _coverage(views: Views) -> dict[str, Any]:
 
 def sync(figures: TraceAggregator) -> dict[str, Any]:
     """How histories were compared."""
-    partners = [
-        {
-            "peer": peer_text(peer),
-            "last": figures.partner_times[peer],
-            "outcome": cut(ended.outcome, 80),
-            "events": ended.events,
-            "unequal": ended.unequal,
-        }
-        for peer, ended in list(figures.partners.items())[-MOST_PEERS:]
-    ]
+    partners = figures.partner_rows(MOST_PEERS)
     return {"sessions": ranked(figures.sessions), "topics": [], "partners": partners}
 
 

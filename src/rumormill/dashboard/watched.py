@@ -1,6 +1,6 @@
 """What is needed of a node that is watched, and what was read of it at one moment."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from rumormill.core.api import Completeness, Health, Message, PeerView, Receipt
@@ -26,12 +26,12 @@ class WatchedNode(Protocol):
         """Its peer id."""
 
     @property
-    def peers(self) -> Sequence[PeerView]:
+    def peers(self) -> list[PeerView]:
         """Connected peers."""
 
     @property
     def log(self) -> EventLog:
-        """Its log."""
+        """Its log, for reading."""
 
     @property
     def access(self) -> WatchedAccess:
@@ -43,13 +43,13 @@ class WatchedNode(Protocol):
 
     @property
     def tickets(self) -> list[str]:
-        """Where it can be reached."""
+        """What others need to join it: where it can be reached."""
 
     def metrics(self) -> Mapping[str, Mapping[str, float]]:
-        """What it counts."""
+        """What it counts: value by label, by metric."""
 
     def health(self) -> Health:
-        """How it is."""
+        """Whether it lives, and takes events."""
 
     def view(self) -> View:
         """What its protocol shows of itself."""

@@ -17,13 +17,14 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from rumormill.core.errors import LocalError
+from rumormill.core.event import Event
 from rumormill.core.ids import MessageId, PeerId
 from rumormill.core.trace import DeliverMessage, NodeDown, PublishMessage, TracePayload
 from rumormill.daemon.control_client import ControlClient
@@ -272,12 +273,17 @@ def unsaid(daemon: Daemon, topics: Sequence[str]) -> list[TracePayload]:
     found: list[TracePayload] = []
     with EventLog(daemon.home, read_only=True) as log:
         for topic in topics:
-            offset = 0
-            while events := log.read(topic, offset, _BATCH):
-                offset += len(events)
-                for event in events:
-                    if event.author == daemon.peer and event.id not in said[PublishMessage]:
-                        found.append(PublishMessage(event.id, topic))
-                    if event.id not in said[DeliverMessage]:
-                        found.append(DeliverMessage(event.id, topic, daemon.peer))
+            for event in stored(log, topic):
+                if event.author == daemon.peer and event.id not in said[PublishMessage]:
+                    found.append(PublishMessage(event.id, topic))
+                if event.id not in said[DeliverMessage]:
+                    found.append(DeliverMessage(event.id, topic, daemon.peer))
     return found
+
+
+def stored(log: EventLog, topic: str) -> Iterator[Event]:
+    """All events of a topic; its offsets have no gaps."""
+    offset = 0
+    while events := log.read(topic, offset, _BATCH):
+        offset += len(events)
+        yield from events

@@ -31,7 +31,7 @@ import msgspec
 
 from rumormill.core.errors import LocalError, RumormillError
 from rumormill.daemon.control_messages import ControlError
-from rumormill.demo.network import Network
+from rumormill.demo.network import Network, stored
 from rumormill.demo.script import Participant, Script
 from rumormill.log.event_log import EventLog
 from rumormill.sim.workload import PlannedPublish
@@ -47,7 +47,6 @@ SETTLE_SECONDS: Final = 30.0
 """How long nodes may take at most to get what is missing. Our choice."""
 
 _LOOK: Final = 0.5
-_BATCH: Final = 1000
 
 
 class Watcher(Protocol):
@@ -291,13 +290,8 @@ def audit(
 
 def _ids(home: Path, topics: Sequence[str]) -> dict[str, list[bytes]]:
     """The ids of a log's events by topic, in the order of their offsets."""
-    found: dict[str, list[bytes]] = {}
     with EventLog(home, read_only=True) as log:
-        for topic in topics:
-            ids = found[topic] = []
-            while batch := log.read(topic, len(ids), _BATCH):
-                ids += [event.id for event in batch]
-    return found
+        return {topic: [event.id for event in stored(log, topic)] for topic in topics}
 
 
 def _was_away(node: int, moment: float, absences: Sequence[Absence]) -> bool:

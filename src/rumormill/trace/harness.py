@@ -11,7 +11,7 @@ analysis and checks read as if a real run had left it there.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -35,25 +35,12 @@ def harness_message_id(message_id: MessageId) -> str:
 class HarnessLogs:
     """An observer that writes one log per node into a folder.
 
-    `node_ids` gives peers their numbers; a peer that is not in it gets the next free one when it is
-    first seen. `peer_text` writes a peer id (libp2p's text form is base58; hexadecimal does for the
-    simulator), and `start` is the moment at which the trace's clock shows zero.
+    Nodes are numbered in the order in which they are first seen.
     """
 
-    def __init__(
-        self,
-        folder: str | os.PathLike[str],
-        *,
-        node_ids: Mapping[PeerId, int] | None = None,
-        peer_text: Callable[[PeerId], str] = bytes.hex,
-        start: datetime = SHADOW_EPOCH,
-    ) -> None:
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
         self._hosts = Path(folder) / "hosts"
-        self._wanted = dict(node_ids or {})
-        self._peer_text = peer_text
-        self._start = start
         self._logs: dict[PeerId, Path] = {}
-        self._next = 1 + max(self._wanted.values(), default=-1)
         self._encode = msgspec.json.Encoder().encode
         with writing(self._hosts):
             try:
@@ -73,7 +60,7 @@ class HarnessLogs:
                 continue
             copy = {
                 "id": harness_message_id(payload.message_id),
-                "from": self._peer_text(payload.received_from),
+                "from": payload.received_from.hex(),
                 "topic": payload.topic,
                 "msg": "Received Message",
             }
@@ -89,14 +76,11 @@ class HarnessLogs:
         """Nothing is held open."""
 
     def _introduce(self, now: float, peer: PeerId) -> bytes:
-        number = self._wanted.get(peer)
-        if number is None:
-            number = self._next
-            self._next += 1
+        number = len(self._logs)
         self._logs[peer] = self._hosts / f"node{number}" / "rumormill.stdout"
-        names = {"id": self._peer_text(peer), "node_id": number, "msg": "PeerID"}
+        names = {"id": peer.hex(), "node_id": number, "msg": "PeerID"}
         return self._line(now, names)
 
     def _line(self, now: float, fields: Mapping[str, object]) -> bytes:
-        time = (self._start + timedelta(seconds=now)).isoformat(timespec="microseconds")
+        time = (SHADOW_EPOCH + timedelta(seconds=now)).isoformat(timespec="microseconds")
         return self._encode({"time": time, **fields, "level": "INFO"})

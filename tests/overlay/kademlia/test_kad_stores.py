@@ -132,7 +132,7 @@ class TestRecords:
         for name, length in puts:
             store.hold(Held(b"key-%02d" % name, bytes(length), 1.0, 2.0))
             kept = [store.get(b"key-%02d" % name, 1.0) for name in range(21)]
-            assert store.size == sum(6 + len(held.value) for held in kept if held) <= 300
+            assert store.counts["bytes"] == sum(6 + len(held.value) for held in kept if held) <= 300
 
     def test_a_record_that_is_farther_than_all_others_is_refused(self) -> None:
         """With a reason."""
@@ -184,7 +184,7 @@ class TestRecords:
         assert store.get(b"a", 36 * HOUR) is not None
         assert store.get(b"a", 36 * HOUR + 1) is None
         assert store.expire(38 * HOUR) == 1
-        assert len(store) == store.size == 0
+        assert len(store) == store.counts["bytes"] == 0
 
     def test_our_own_records_do_not_expire_and_are_bounded(self) -> None:
         """The oldest makes room, and its key is named."""

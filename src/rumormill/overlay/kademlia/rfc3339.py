@@ -24,13 +24,13 @@ def write(seconds: float) -> str:
     milliseconds = min(max(round(seconds * 1000), 0), _LAST_SECOND * 1000 + 999)
     whole, fraction = divmod(milliseconds, 1000)
     days, rest = divmod(whole, _DAY)
-    year, month, day = _date(days)
+    year, month, day = civil(days)
     hours, rest = divmod(rest, 3600)
     minutes, seconds_left = divmod(rest, 60)
     return f"{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds_left:02}.{fraction:03}Z"
 
 
-def _date(days: int) -> tuple[int, int, int]:
+def civil(days: int) -> tuple[int, int, int]:
     """Year, month and day of a day counted from 1970-01-01."""
     # Years begin in March here, so that the day which some years lack is the last one.
     era, day_of_era = divmod(days + 719_468, 146_097)

@@ -83,11 +83,6 @@ class RecordStore:
     def __len__(self) -> int:
         return len(self._held)
 
-    @property
-    def size(self) -> int:
-        """Bytes of all keys, values and proofs that are held for others."""
-        return self._bytes
-
     def get(self, key: bytes, now: float) -> Held | None:
         """Return a record that has not expired, our own ones first."""
         own = self._own.get(key)

@@ -9,12 +9,12 @@ sha2-256); a key of ours is `/pulsarcast/` and the CID in base32, because libp2p
 splits keys at slashes and so cannot store a raw CID in which that byte happens to occur twice.
 """
 
-import base64
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Final, Protocol
 
-from rumormill.core.errors import LocalError
+from rumormill.core.errors import DecodeError, LocalError
+from rumormill.wire import base32
 
 CID_PREFIX: Final = b"\x01\x71\x12\x20"
 """CIDv1, dag-cbor, sha2-256 of 32 bytes."""
@@ -118,7 +118,7 @@ def content_key(cid: bytes) -> bytes:
     """The key of a content-addressed value: `/pulsarcast/` and the CID in base32."""
     if len(cid) != CID_BYTES or not cid.startswith(CID_PREFIX):
         raise LocalError("a content key is made of a CIDv1 (dag-cbor, sha2-256)")
-    return _CONTENT_KEY_PREFIX + base64.b32encode(cid).rstrip(b"=").lower()
+    return _CONTENT_KEY_PREFIX + base32.encode(cid).encode()
 
 
 def cid_of(key: bytes) -> bytes | None:
@@ -127,12 +127,8 @@ def cid_of(key: bytes) -> bytes | None:
         return key
     if len(key) != _CONTENT_KEY_LENGTH or not key.startswith(_CONTENT_KEY_PREFIX):
         return None
-    text = key[len(_CONTENT_KEY_PREFIX) :]
     try:
-        cid = base64.b32decode(text.upper() + b"=" * (-len(text) % 8))
-    except ValueError:
+        cid = base32.decode(key[len(_CONTENT_KEY_PREFIX) :].decode())
+    except (DecodeError, UnicodeDecodeError):
         return None
-    # One spelling only: the last digit has spare bits, and upper case reads the same.
-    if not cid.startswith(CID_PREFIX) or content_key(cid) != key:
-        return None
-    return cid
+    return cid if cid.startswith(CID_PREFIX) else None

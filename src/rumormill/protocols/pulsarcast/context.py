@@ -24,6 +24,7 @@ import msgspec
 
 from rumormill.core import trace
 from rumormill.core.answer_times import AnswerTimes
+from rumormill.core.bounded import remember
 from rumormill.core.effects import ById, Disconnect, Effects, FromOffset, Load, Mail, Notes, Send
 from rumormill.core.history import HistoryQuery
 from rumormill.core.identity import Identity
@@ -272,13 +273,11 @@ class PeerPenalties:
         """Add to a peer's record; at the limit it is shut out."""
         points = self.points(peer, now) + amount
         effects.append(trace.Penalise(peer, reason, amount))
-        self._points.pop(peer, None)
         if points < self.limit:
-            _make_room(self._points)
-            self._points[peer] = (points, now)
+            remember(self._points, peer, (points, now), _MOST_RECORDS)
         else:
-            _make_room(self.banned)
-            self.banned[peer] = now + self.ban_time
+            self._points.pop(peer, None)
+            remember(self.banned, peer, now + self.ban_time, _MOST_RECORDS)
             effects.append(Disconnect(peer, reason, keep_out=True))
 
     def is_banned(self, peer: PeerId, now: float) -> bool:
@@ -286,11 +285,6 @@ class PeerPenalties:
         if peer in self.banned and self.banned[peer] <= now:
             del self.banned[peer]
         return peer in self.banned
-
-
-def _make_room(records: dict[PeerId, Any]) -> None:
-    if len(records) >= _MOST_RECORDS:
-        del records[next(iter(records))]
 
 
 @dataclass(eq=False)

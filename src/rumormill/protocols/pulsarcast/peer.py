@@ -41,9 +41,8 @@ from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher, B
 from rumormill.protocols.pulsarcast.history.exchange import Reconciliation
 from rumormill.protocols.pulsarcast.history.feed import Feeds
 from rumormill.protocols.pulsarcast.history.fetching import EventFetching
-from rumormill.protocols.pulsarcast.history.missing import MissingParents
+from rumormill.protocols.pulsarcast.history.missing import MissingParents, Refetching
 from rumormill.protocols.pulsarcast.history.reading import HistoryReading
-from rumormill.protocols.pulsarcast.history.refetching import Refetching
 from rumormill.protocols.pulsarcast.history.rereading import Rereading
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
 from rumormill.protocols.pulsarcast.tree.edges import ParentSearch

@@ -13,6 +13,8 @@ import re
 from functools import lru_cache
 from typing import Final
 
+from rumormill.overlay.kademlia.rfc3339 import civil
+
 MAX_MILLISECONDS: Final = 8_640_000_000_000_000
 """From ECMAScript: a hundred million days on either side of 1970."""
 
@@ -61,7 +63,7 @@ def iso(milliseconds: int) -> str:
     if not -MAX_MILLISECONDS <= milliseconds <= MAX_MILLISECONDS:
         raise ValueError("a date beyond the range of JavaScript's")
     days, rest = divmod(milliseconds, _DAY)
-    year, month, day = _civil(days)
+    year, month, day = civil(days)
     seconds, thousandths = divmod(rest, 1000)
     minutes, second = divmod(seconds, 60)
     hour, minute = divmod(minutes, 60)
@@ -241,14 +243,3 @@ def _days(year: int, month: int, day: int) -> int:
     era, in_era = divmod(year, 400)
     in_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
     return era * 146_097 + in_era * 365 + in_era // 4 - in_era // 100 + in_year - 719_468
-
-
-def _civil(days: int) -> tuple[int, int, int]:
-    """Year, month and day of a day counted from 1970-01-01."""
-    era, day_of_era = divmod(days + 719_468, 146_097)
-    in_era = (day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
-    in_year = day_of_era - (365 * in_era + in_era // 4 - in_era // 100)
-    shifted = (5 * in_year + 2) // 153
-    day = in_year - (153 * shifted + 2) // 5 + 1
-    month = shifted + 3 if shifted < 10 else shifted - 9
-    return era * 400 + in_era + (month <= 2), month, day

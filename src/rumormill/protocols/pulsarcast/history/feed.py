@@ -21,6 +21,7 @@ from typing import Final
 import msgspec
 
 from rumormill.core import trace
+from rumormill.core.bounded import remember
 from rumormill.core.effects import Effects, FromOffset
 from rumormill.core.event import Event
 from rumormill.core.ids import PeerId, Topic
@@ -125,9 +126,7 @@ class HoldBack:
         """Overtake the ancestors that have been missing since before a time; return their ids."""
         missing = self.missing(before)
         for parent in missing:
-            if len(self.overtaken) >= self._limit:
-                del self.overtaken[next(iter(self.overtaken))]
-            self.overtaken[parent] = None
+            remember(self.overtaken, parent, None, self._limit)
         return missing
 
 

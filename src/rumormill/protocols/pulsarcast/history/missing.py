@@ -5,11 +5,22 @@ cannot happen: whoever linked to an event had it before, and along the edges of 
 everybody before the event that links to it. After a lost edge it does. The missing event is looked
 for at the neighbour that sent its child, then at the other neighbours, then in the DHT. In an
 ordered topic delivery waits for it, so it is asked for at once, and with it the chain before it;
-elsewhere it gets a moment to arrive by itself. Neighbours' questions for events are answered from
-memory and from the log, within bounds.
+elsewhere it gets a moment to arrive by itself.
+
+Neighbours' questions for events are answered from memory and from the log, within what one answer
+may hold.
+
+What peers brought and our disk did not take is asked for again until it is kept. An event counts as
+known, and is passed on, when it is accepted; that the disk had no room for it is heard later. Then
+it is unknown again: some at a time, what was lost is looked for at neighbours and in the DHT, soon
+while there is room, and less and less often while there is none. Until all of it is here nothing is
+compared with neighbours: a comparison would fetch everything for nothing, time and again. What the
+table has no room for is found by the comparison that follows.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -19,20 +30,21 @@ from rumormill.core.effects import ById, Effects, SetTimer
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Loaded
 from rumormill.protocols.pulsarcast import reasons
+from rumormill.protocols.pulsarcast.config import PulsarcastConfig
 from rumormill.protocols.pulsarcast.context import (
     GRAVE,
     BlockFound,
     Context,
     ParentTimer,
     PeerOperation,
+    RefetchTimer,
 )
 from rumormill.protocols.pulsarcast.format.additions import Events, Fetch
-from rumormill.protocols.pulsarcast.format.codec import read_back
+from rumormill.protocols.pulsarcast.format.codec import encode_event, read_back
 from rumormill.protocols.pulsarcast.format.rpc import addition
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent
 from rumormill.protocols.pulsarcast.history.block_fetcher import BlockFetcher
 from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, unread_of
-from rumormill.protocols.pulsarcast.history.walk import FetchAnswer, Walk
 from rumormill.protocols.pulsarcast.tree.dissemination import Dissemination
 from rumormill.protocols.pulsarcast.tree.trees import Trees
 
@@ -52,6 +64,71 @@ class ChildsQuestion(PeerOperation, frozen=True):
     """A child misses an event that we miss too: our own parent is asked for it."""
 
     topic: bytes
+
+
+class FetchAnswer(PeerOperation, frozen=True):
+    """A neighbour asks for events, and the log is read for it."""
+
+    question: Fetch
+    asking: tuple[bytes, ...] = ()
+    """What the log is asked for now."""
+    asked: tuple[bytes, ...] = ()
+    """What it was asked for before."""
+    read: tuple[SignedEvent, ...] = ()
+    """What it had of that."""
+
+
+class Walk:
+    """What a question finds: the wanted events and their ancestors, parents first."""
+
+    def __init__(self, feed: Feed, answer: FetchAnswer, config: PulsarcastConfig) -> None:
+        question = self._question = answer.question
+        self._feed = feed
+        self._asked = dict.fromkeys(answer.asked)
+        self._read = {signed.cid: signed for signed in answer.read}
+        self._most = self._left = config.fetch_batch
+        self._room = config.limits.rpc_bytes // 2
+        self._unread: list[bytes] = []
+        self.found: dict[bytes, SignedEvent] = {}
+        self.missing: list[bytes] = []
+        for cid in question.wanted:
+            if cid != question.topic:
+                chain = list(self._chain(cid))
+                if not chain and cid not in self.found:
+                    self.missing.append(cid)
+                self.found.update((signed.cid, signed) for signed in reversed(chain))
+
+    def _chain(self, cid: bytes) -> Iterator[SignedEvent]:
+        """An event and so many before it, as far as they are known, wanted and fit."""
+        question = self._question
+        wanted: bytes | None = cid
+        for _ in range(question.ancestors + 1):
+            if wanted is None or wanted == question.known or self._left <= 0 or self._room <= 0:
+                return
+            signed = None if wanted in self.found else self._get(wanted)
+            if signed is None:
+                return
+            yield signed
+            self._left -= 1
+            self._room -= len(encode_event(signed))
+            wanted = signed.event.parent
+
+    def _get(self, cid: bytes) -> SignedEvent | None:
+        signed = self._feed.at_hand(cid) or self._read.get(cid)
+        if signed is None and cid in self._feed.timeline and cid not in self._asked:
+            self._unread.append(cid)
+        return signed
+
+    def to_read(self) -> tuple[bytes, ...]:
+        """What the log should be asked for: events that are known and not at hand, and where the
+        chain before one is wanted, its neighbours by date, which are probably that."""
+        most, asked = self._most, self._asked
+        if len(asked) >= 2 * most:
+            return ()
+        ids = dict.fromkeys(self._unread)
+        if ids and self._question.ancestors:
+            ids |= dict.fromkeys(self._feed.timeline.before(self._unread[0], most))
+        return tuple([cid for cid in ids if cid not in asked and cid not in self.found])[:most]
 
 
 @dataclass(eq=False)
@@ -211,3 +288,43 @@ class MissingParents:
         ):
             answer = Events(asked.topic, (block,))
         self._context.send(asked.peer, addition(answer), effects)
+
+
+@dataclass(eq=False)
+class Refetching:
+    """Gets again what could not be stored."""
+
+    _context: Context
+    _feeds: Feeds
+    _missing: MissingParents
+
+    def note(self, signed: SignedEvent, now: float, effects: Effects) -> None:
+        """An event that a peer brought could not be stored."""
+        feed = self._feeds.open.get(signed.event.topic)
+        if feed is None:
+            return
+        feed.lose(signed.cid)
+        if len(feed.lost) > self._context.config.max_fetches:
+            del feed.lost[next(iter(feed.lost))]
+        if not feed.retries:
+            self._wait(feed, 1, now, effects)
+
+    def _wait(self, feed: Feed, retries: int, now: float, effects: Effects) -> None:
+        feed.retries, feed.lost_again = retries, False
+        at = now + self._context.backoff(retries)
+        effects.append(SetTimer(RefetchTimer(feed.topic), at))
+
+    def on_timer(self, topic: bytes, now: float, effects: Effects) -> None:
+        """Look for some of what was lost; where nothing is left, go on as before."""
+        feed = self._feeds.open.get(topic)
+        if feed is None:
+            return
+        if not feed.lost:
+            feed.retries = 0
+            return
+        self._wait(feed, feed.retries + 1 if feed.lost_again else 1, now, effects)
+        for cid in list(islice(feed.lost, self._context.config.fetch_batch)):
+            if cid in feed.timeline or self._missing.fetch(
+                feed, cid, self._context.id, now, effects
+            ):
+                del feed.lost[cid]
