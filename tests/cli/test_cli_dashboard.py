@@ -113,13 +113,21 @@ def test_top_tells_once_what_the_page_shows(node: Path) -> None:
     assert "\x1b" not in screen
 
 
-def test_top_fits_into_a_terminal_of_eighty_columns(node: Path) -> None:
+@pytest.mark.parametrize(
+    ("columns", "wanted"),
+    [
+        (160, "topic a second delivered copies peers mesh next size"),
+        (80, "topic a second delivered copies peers mesh next size"),
+        (60, "topic a second delivered peers size"),
+    ],
+)
+def test_top_fits_into_a_terminal(node: Path, columns: int, wanted: str) -> None:
     """Of a long name as much as there is room for; every figure and every heading is whole."""
     name = "weather/europe/germany/brandenburg/berlin"
     assert rumormill("pub", name, "x" * 5000, "--home", node).returncode == 0
     ours, theirs = pty.openpty()
     command = (*RUMORMILL, "top", "--once", "--home", str(node))
-    narrow = environment() | {"COLUMNS": "80"}
+    narrow = environment() | {"COLUMNS": str(columns)}
     with subprocess.Popen(command, stdout=theirs, env=narrow) as top:
         os.close(theirs)
         seen = b""
@@ -130,10 +138,11 @@ def test_top_fits_into_a_terminal_of_eighty_columns(node: Path) -> None:
     assert top.returncode == 0
     lines = re.sub(r"\x1b\[[0-9;]*m", "", seen.decode()).splitlines()
     (heads,) = [" ".join(line.split()) for line in lines if line.startswith("topic")]
-    assert heads == "topic a second delivered copies peers mesh next size"
+    assert heads == wanted
     (row,) = [line for line in lines if line.startswith("weather/europe")]
-    assert re.fullmatch(r"weather/europe\S*…( +\S+){6} +5\.\d kB", row)
-    assert all(len(line) <= 80 for line in lines)
+    figures = len(wanted.split()) - 3  # but for the name, the size, and "a second", which is one
+    assert re.fullmatch(rf"weather/europe\S*( +\S+){{{figures}}} +5\.\d kB *", row)
+    assert all(len(line) <= columns for line in lines)
 
 
 def test_top_ends_with_q(node: Path) -> None:

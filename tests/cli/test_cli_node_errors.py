@@ -187,6 +187,17 @@ def test_publishing_to_nobody_says_what_to_do(home: Path) -> None:
     fails("sub", "t", "--all", "--home", home, code=2, says="rumormill history")
 
 
+def test_a_topic_of_which_the_log_has_nothing_is_named(home: Path) -> None:
+    """On stderr, since an empty history is an answer; what was there and did not match is not."""
+    with SyncNode(home) as node:
+        node.publish("news", b"x")
+    done = rumormill("history", "nesw", "--home", home, "--json")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "has nothing of nesw; `rumormill topics` lists what it has" in done.stderr
+    for more in (("--where", "has key"), ("--offset", "1"), ("--since", "2100-01-01")):
+        assert rumormill("history", "news", *more, "--home", home).stderr == ""
+
+
 def test_waiting_for_a_subscriber_in_vain_is_a_timeout(home: Path) -> None:
     with Terminal("sub", "other", "--home", home) as sub:
         sub.says("listening")

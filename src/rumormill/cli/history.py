@@ -107,15 +107,16 @@ async def _history(
     access = TopicAccess()
     key_file = resolved.topic_keys.get(topic)
     access.set_keys(topic, key_file)
-    unreadable = 0
-    left = span.most
+    seen = unreadable = 0
+    left, everything = span.most, (span.offset, span.since) == (0, None)
     if where is not None:  # how many are to be read for that is not known
         span = span._replace(most=None)
 
     async def opened(*span: Any) -> Events:
-        nonlocal unreadable
+        nonlocal seen, unreadable
         found = await read(*span)
         unreadable += found.unreadable
+        seen += len(found.events) + found.unreadable
         return found
 
     async with _reader(resolved, topic, raw=key_file is not None) as read:
@@ -128,6 +129,9 @@ async def _history(
             await asyncio.to_thread(write_events, clear, printer)
             if left == 0:
                 break
+    if everything and not seen:
+        what = f"the log of {resolved.home} has nothing of {topic}"
+        print(f"{what}; `rumormill topics` lists what it has", file=sys.stderr)
     if unreadable:
         raise CommandError(
             f"{unreadable} events of {topic} cannot be read with the keys that are here; give one"

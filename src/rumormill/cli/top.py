@@ -13,7 +13,8 @@ import signal
 import sys
 import termios
 import tty
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import compress
 from typing import Any, Final
 
 from rich.box import SIMPLE_HEAD
@@ -34,6 +35,9 @@ SECTIONS: Final = (
 )  # fmt: skip
 _ROWS: Final = 20
 """Of a table, where the screen does not say how many fit."""
+_NARROW: Final = 80
+_GIVE_WAY: Final = ("copies", "mesh", "next", "from", "score")
+"""Columns that are left out of a terminal that is narrower than that, so that names have room."""
 _FIRST_LOOK: Final = 1.2
 """Seconds until there is a rate to show."""
 _ORDERS: Final[Mapping[str, Callable[[dict[str, Any]], Any]]] = {
@@ -79,7 +83,8 @@ async def _print(
             print(json.dumps(figures(found, options.sort)), flush=True)
         else:
             width = None if sys.stdout.isatty() else 120
-            Console(highlight=False, width=width).print(screen(found, options.sort, _ROWS))
+            console = Console(highlight=False, width=width)
+            console.print(screen(found, options.sort, _ROWS, console.width))
         if options.once:
             return
         await asyncio.sleep(interval)
@@ -92,7 +97,7 @@ async def _keep_showing(source: HomeSource, look: Look, interval: float, order: 
         while not stop.is_set():
             found = await source.look(look)
             rows = max(3, (console.height - 14) // 2)
-            live.update(screen(found, order, rows), refresh=True)
+            live.update(screen(found, order, rows, console.width), refresh=True)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(interval):
                     await stop.wait()
@@ -148,8 +153,8 @@ def figures(found: Sections, order: str) -> dict[str, Any]:
     }
 
 
-def screen(found: Sections, order: str, rows: int) -> Group:
-    """One screen."""
+def screen(found: Sections, order: str, rows: int, width: int) -> Group:
+    """One screen, so many columns wide."""
     shown = figures(found, order)
     style = "green" if shown["well"] else "bold red"
     head = Text.assemble(
@@ -180,7 +185,7 @@ def screen(found: Sections, order: str, rows: int) -> Group:
             "refused": _reasons(totals["refused"]),
         },
     ]
-    return Group(head, *map(_line, lines), _topics(shown, rows), _peers(shown, rows))
+    return Group(head, *map(_line, lines), _topics(shown, rows, width), _peers(shown, rows, width))
 
 
 def _line(values: Mapping[str, str]) -> Text:
@@ -197,19 +202,22 @@ def _reasons(counts: Mapping[str, int]) -> str:
     return f"{total:,} ({_plain(most)})"
 
 
-def _table(heads: Mapping[str, bool]) -> Table:
+def _table(heads: Mapping[str, bool], rows: Iterable[tuple[Text | str, ...]], width: int) -> Table:
+    """A table of columns, each with whether it is of numbers, as far as there is room."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for place, (head, is_number) in enumerate(heads.items()):
-        # In a narrow terminal the first column, of names, gives way; figures stay whole.
-        table.add_column(head, justify="right" if is_number else "left", no_wrap=place > 0)
+    kept = [width >= _NARROW or head not in _GIVE_WAY for head in heads]
+    for place, head in enumerate(compress(heads, kept)):
+        # Where it is narrow, the first column, of names, gives way next; figures stay whole.
+        table.add_column(head, justify="right" if heads[head] else "left", no_wrap=place > 0)
+    for row in rows:
+        table.add_row(*compress(row, kept))
     return table
 
 
-def _topics(shown: Mapping[str, Any], rows: int) -> Table:
+def _topics(shown: Mapping[str, Any], rows: int, width: int) -> Table:
     numbers = ("a second", "delivered", "copies", "peers", "mesh", "next", "size")
-    table = _table({"topic": False, **dict.fromkeys(numbers, True)})
-    for row in shown["topics"][:rows]:
-        table.add_row(
+    lines = [
+        (
             Text(_plain(row["title"])[:40], no_wrap=True, overflow="ellipsis"),
             as_number(row["rate"]),
             f"{row['delivered']:,}",
@@ -219,15 +227,17 @@ def _topics(shown: Mapping[str, Any], rows: int) -> Table:
             f"{row.get('next', 0):,}",
             as_size(row.get("bytes", 0)),
         )
+        for row in shown["topics"][:rows]
+    ]
+    table = _table({"topic": False, **dict.fromkeys(numbers, True)}, lines, width)
     _more(table, len(shown["topics"]) - rows, shown["topics_left_out"])
     return table
 
 
-def _peers(shown: Mapping[str, Any], rows: int) -> Table:
+def _peers(shown: Mapping[str, Any], rows: int, width: int) -> Table:
     texts, numbers = ("peer", "way", "from"), ("round trip", "score", "queued", "new", "copies")
-    table = _table({**dict.fromkeys(texts, False), **dict.fromkeys(numbers, True)})
-    for row in shown["peers"][:rows]:
-        table.add_row(
+    lines = [
+        (
             row["name"],
             row["kind"],
             row["direction"],
@@ -237,6 +247,9 @@ def _peers(shown: Mapping[str, Any], rows: int) -> Table:
             f"{row.get('delivered', 0):,}",
             f"{row.get('duplicates', 0):,}",
         )
+        for row in shown["peers"][:rows]
+    ]
+    table = _table({**dict.fromkeys(texts, False), **dict.fromkeys(numbers, True)}, lines, width)
     _more(table, len(shown["peers"]) - rows, shown["peers_left_out"])
     return table
 

@@ -66,6 +66,8 @@ from rumormill.wire.keys import PeerId
 _MOST_IDLE: Final = 4
 """Connections that wait for the next call: our choice; as many calls at a time cost no new one."""
 _LIMITS: Final = StoreConfig()
+_FOREVER: Final = 1e9
+"""Seconds that stand for no limit, where a request to the node must have one."""
 
 
 class Connecting:
@@ -186,11 +188,11 @@ class Client(Requesting):
         topic: TopicName,
         *,
         peers: int = 1,
-        timeout: float = 3600.0,  # noqa: ASYNC109 (a sentence instead of a bare TimeoutError)
+        timeout: float | None = None,  # noqa: ASYNC109 (a sentence instead of a bare TimeoutError)
     ) -> None:
         """Wait until so many peers subscribe to a topic."""
         async with self._line() as line:
-            await line.wait(topic, peers, timeout)
+            await line.wait(topic, peers, _FOREVER if timeout is None else timeout)
 
     # Topics.
 
@@ -356,7 +358,7 @@ class Client(Requesting):
         given = [*items] if isinstance(items, list | tuple) else items
         payloads(given)  # refuses here what the node would refuse
         waiting = deque(_said(each) for each in given)
-        named = [each if isinstance(each, str) else each.hex() for each in parents]
+        named = [*map(_named, parents)]
         receipts: list[Receipt] = []
         async with self._line() as line:
             while waiting:
@@ -410,21 +412,22 @@ class Client(Requesting):
     ) -> Event:
         """Get an event by its CID alone (`Node.fetch`)."""
         async with self._line() as line:
-            return await line.fetch(event if isinstance(event, str) else event.hex(), timeout)
+            return await line.fetch(_named(event), timeout)
 
     async def fetch_history(
         self,
         topic: TopicName,
         *,
-        start: Iterable[str] = (),
+        start: Iterable[str | MessageId] = (),
         since: float = 0.0,
         most: int = 0,
-        timeout: float = 3600.0,  # noqa: ASYNC109 (a sentence instead of a bare TimeoutError)
+        timeout: float | None = None,  # noqa: ASYNC109 (a sentence instead of a bare TimeoutError)
     ) -> FetchedHistory:
         """Get a topic's history beyond the node's log into the log (`Node.fetch_history`)."""
         async with self._line() as line:
-            wish = {"start": tuple(start), "since": since, "most": most}
-            return await line.fetch_history(topic, timeout, **wish)  # type: ignore[arg-type]
+            seconds = _FOREVER if timeout is None else timeout
+            named = tuple(map(_named, start))
+            return await line.fetch_history(topic, seconds, start=named, since=since, most=most)
 
     def _reply_topic(self, topic: TopicName) -> TopicName:
         return reply_topic(self._spec, topic)
@@ -483,6 +486,11 @@ def _request(topic: TopicName, options: SubscribeOptions) -> messages.Subscribe:
         name or "",
         options.get("ack_within"),
     )
+
+
+def _named(event: str | MessageId) -> str:
+    """An event's name as text."""
+    return event if isinstance(event, str) else event.hex()
 
 
 def _absolute(path: str | Path) -> str:
