@@ -52,9 +52,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item._id = type(item._id).parse(f"{item.nodeid}@{mark.args[0]}")
 
 
+def pytest_collection() -> None:
+    """Everything that is collected stays to the end; there is no garbage among it."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Spare the garbage collector what stays to the end: a node's loop would wait for it."""
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -2,27 +2,30 @@
 
 A process that has imported what verbs need, and has done nothing else, forks for every command.
 From there on the child is `python -m rumormill`: it has its own environment, directory, files,
-process id and end. The rule: what is about the start itself (a hash seed, a path, the first import)
-is a matter for a new Python, and `processes` starts one.
+process id and end. Or it is `python -W error -c TEXT`, in which the package is imported already.
+The rule: what is about the start itself (a hash seed, a path, the first import) is a matter for a
+new Python, and `processes` starts one.
 """
 
 import atexit
 import functools
 import gc
 import importlib
+import marshal
 import os
-import pickle
 import random
 import select
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
+
+from ask_fork import ask, hear
 
 _FILES = 5
 """What comes with a command: itself, its stdin, stdout and stderr, and where its end is told."""
@@ -43,27 +46,14 @@ class Child:
         self.stdin: IO[str] | None = None
         self.stdout: IO[str] | None = None
         self.stderr: IO[str] | None = None
-        self._told, tells = os.pipe()
-        try:
-            with tempfile.TemporaryFile() as asked:
-                pickle.dump(
-                    (
-                        [os.fsencode(each) for each in arguments],
-                        {os.fsencode(key): os.fsencode(value) for key, value in env.items()},
-                        os.fsencode(cwd or os.getcwd()),
-                    ),
-                    asked,
-                )
-                asked.seek(0)
-                _parent().fork([asked.fileno(), *(each.fileno() for each in files), tells])
-        finally:
-            os.close(tells)
-        self.pid = self._hears()
-
-    def _hears(self) -> int:
-        told = os.read(self._told, 4)
-        assert len(told) == 4, "the process that forks has died"
-        return int.from_bytes(told, signed=True)
+        self._told = ask(
+            door(),
+            [os.fsencode(each) for each in arguments],
+            {os.fsencode(key): os.fsencode(value) for key, value in env.items()},
+            os.fsencode(cwd or os.getcwd()),
+            [each.fileno() for each in files],
+        )
+        self.pid = hear(self._told)
 
     def poll(self) -> int | None:
         """The exit code, if it has ended."""
@@ -78,7 +68,7 @@ class Child:
 
     def _ended(self, seconds: float | None) -> int | None:
         if self.returncode is None and select.select([self._told], [], [], seconds)[0]:
-            self.returncode = self._hears()
+            self.returncode = hear(self._told)
             os.close(self._told)
         return self.returncode
 
@@ -96,35 +86,27 @@ class Child:
         self.send_signal(signal.SIGKILL)
 
 
-class _Parent:
-    """The process that forks, as the tests' process sees it."""
-
-    def __init__(self) -> None:
-        self._door, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._lock = threading.Lock()
-        source = Path(__file__).resolve().parents[1] / "src"
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, __file__, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": str(source)},
-            )
-        atexit.register(self._close)
-
-    def fork(self, files: Sequence[int]) -> None:
-        with self._lock:
-            socket.send_fds(self._door, [b"."], files)
-
-    def _close(self) -> None:
-        self._door.close()
-        self._process.wait()
-
-
 @functools.cache
-def _parent() -> _Parent:
-    return _Parent()
+def door() -> socket.socket:
+    """Where one asks for a command: the other end is in the process that forks."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    source = Path(__file__).resolve().parents[1] / "src"
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, __file__, str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": str(source)},
+        )
+
+    def close() -> None:
+        ours.shutdown(socket.SHUT_RDWR)  # whoever else has it
+        ours.close()
+        process.wait()
+
+    atexit.register(close)
+    return ours
 
 
 # In the process that forks.
@@ -132,6 +114,7 @@ def _parent() -> _Parent:
 
 def _prepare() -> None:
     """Import what commands import, but what would start threads."""
+    import rumormill
     from rumormill.cli.parser import MODULES
     from rumormill.protocols.registry import PROTOCOL_NAMES, protocol
 
@@ -139,7 +122,8 @@ def _prepare() -> None:
         importlib.import_module(module)
     for name in PROTOCOL_NAMES:
         protocol(name)
-    importlib.import_module("rumormill.node.node")
+    for name in rumormill.__all__:
+        getattr(rumormill, name)
     importlib.import_module("rumormill.sim.simulation")
     assert threading.active_count() == 1
     gc.freeze()
@@ -174,7 +158,7 @@ def _begin(asked: int, stdin: int, stdout: int, stderr: int, tells: int) -> list
         os.dup2(each, number)
         os.close(each)
     with os.fdopen(asked, "rb") as file:
-        arguments, env, cwd = pickle.load(file)
+        arguments, env, cwd = marshal.load(file)
     os.environb.clear()
     os.environb.update(env)
     os.chdir(cwd)
@@ -182,9 +166,19 @@ def _begin(asked: int, stdin: int, stdout: int, stderr: int, tells: int) -> list
     return [os.fsdecode(each) for each in arguments]
 
 
-if __name__ == "__main__":
+def _main() -> int | None:
     _prepare()
-    sys.argv[1:] = _serve(socket.socket(fileno=int(sys.argv[1])))
+    words = _serve(socket.socket(fileno=int(sys.argv[1])))
+    if words[:1] == ["-c"]:
+        sys.argv = ["-c", *words[2:]]
+        warnings.simplefilter("error")
+        exec(compile(words[1], "<string>", "exec"), {"__name__": "__main__"})
+        return None
     from rumormill.cli import main
 
-    sys.exit(main())
+    sys.argv[1:] = words
+    return main()
+
+
+if __name__ == "__main__":
+    sys.exit(_main())

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Self
 
@@ -46,12 +46,20 @@ def rumormill(
             input=stdin,
             env=env,
         )
+    return run_forked(words, env, cwd, stdin)
+
+
+def run_forked(
+    words: Sequence[str], env: Mapping[str, str], cwd: Path | None, stdin: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Have a command forked (`forked`), and wait for it."""
     with contextlib.ExitStack() as stack:
         said, heard, errors = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(3)]
         said.write(stdin or "")
         said.seek(0)
         code = Child(words, env, cwd, (said, heard, errors)).wait()
-        return subprocess.CompletedProcess(words, code, *[_read(each) for each in (heard, errors)])
+        found = [_read(each) for each in (heard, errors)]
+        return subprocess.CompletedProcess([*words], code, *found)
 
 
 def _read(file: IO[str]) -> str:

@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import gc
 import re
 import subprocess
 from collections.abc import Container, Iterable, Iterator, Mapping
@@ -136,10 +137,12 @@ def nodes_of(tree: ast.AST) -> list[ast.AST]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _forget_trees() -> Iterator[None]:
-    """They are large, and no other module wants them."""
+    """They are large, and no other module wants them: nor is there anything in them to collect."""
+    gc.disable()
     yield
     for each in (tree_of, nodes_of, dependencies):
         each.cache_clear()
+    gc.enable()
 
 
 def imported(tree: ast.AST) -> Iterator[tuple[int, str]]:

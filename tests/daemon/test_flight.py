@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
+from certificates import certificate
 from rumormill.core.api import Message
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event, Note
@@ -308,16 +309,17 @@ def test_other_rows_under_the_same_key_are_an_error(
 
 
 @pytest.mark.parametrize(
-    ("batch", "complaint"),
+    ("row", "schema", "complaint"),
     [
-        (pa.RecordBatch.from_pylist([{"topic": "a"}]), "need a column value"),
-        (pa.RecordBatch.from_pylist([{"value": b"v"}]), "need a column topic"),
-        (pa.RecordBatch.from_pylist([{"topic": None, "value": b"v"}], ROWS), "no null"),
-        (pa.RecordBatch.from_pylist([{"topic": "a", "value": None}], ROWS), "no null"),
+        ({"topic": "a"}, None, "need a column value"),
+        ({"value": b"v"}, None, "need a column topic"),
+        ({"topic": None, "value": b"v"}, ROWS, "no null"),
+        ({"topic": "a", "value": None}, ROWS, "no null"),
     ],
 )
-def test_rows_that_cannot_be_published(client: DoorClient, batch, complaint: str) -> None:
+def test_rows_that_cannot_be_published(client: DoorClient, row, schema, complaint: str) -> None:
     """One sentence says why."""
+    batch = pa.RecordBatch.from_pylist([row], schema)
     with pytest.raises(LocalError, match=complaint):
         client.put("k", None, batch.schema, iter([batch]))
 
@@ -380,45 +382,10 @@ def test_the_token_is_made_once_and_private(tmp_path: Path) -> None:
         messages.load_or_create_token(tmp_path / "home")
 
 
-def certificate(folder: Path) -> tuple[bytes, bytes]:
-    """A certificate for the loopback, and its key."""
-    import datetime
-    import ipaddress
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import NameOID
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "rumormill")])
-    now = datetime.datetime.now(datetime.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]),
-            critical=False,
-        )
-        .sign(key, hashes.SHA256())
-    )
-    private = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    return made.public_bytes(serialization.Encoding.PEM), private
-
-
 def test_tls(log: EventLog, tmp_path: Path) -> None:
     """With the right root it works; without, or without TLS, it does not."""
     fill(log, 3)
-    cert, key = certificate(tmp_path)
+    cert, key = [path.read_bytes() for path in certificate(tmp_path, "127.0.0.1")]
     server = open_server(FlightService(log), ANYWHERE, TOKEN, tls=(cert, key))
     endpoint = f"127.0.0.1:{server.port}"
     with DoorClient(endpoint, TOKEN, tls=True, roots=cert.decode()) as client:

@@ -5,8 +5,6 @@ And the other way to a node elsewhere: its control socket, forwarded as by `ssh 
 
 import asyncio
 import contextlib
-import datetime
-import ipaddress
 import json
 import socket
 import ssl
@@ -16,12 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from dashboard_client import Viewer
 
+from certificates import certificate
 from live_nodes import pair, run, until
 from rumormill.core.errors import LocalError
 from rumormill.daemon import homes
@@ -195,36 +190,6 @@ def test_an_address_says_where_and_whether_somebody_reads_along(
     found = parse_address(text)
     assert (found.place, found.is_private, found.token) == (place, is_private, "a")
     assert found.prefix == ("/of/a/proxy/" if "proxy" in text else "/")
-
-
-def certificate(folder: Path, host: str) -> tuple[Path, Path]:
-    """A certificate for an address that signs itself, and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "rumormill")])
-    now = datetime.datetime.now(datetime.UTC)
-    named = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(host))])
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(named, critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    pem, secret = folder / f"{host}.pem", folder / f"{host}.key"
-    pem.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    secret.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    return pem, secret
 
 
 def test_tls_is_checked(tmp_path: Path) -> None:

@@ -80,8 +80,10 @@ def blocks_of(page: str) -> list[Block]:
     """The blocks of a page, in order."""
     text = (ROOT / page).read_text()
     found = []
+    end = 0  # of the block before: what belongs to this one stands between them
     for match in _FENCE.finditer(text):
-        above = _MARKS_ABOVE.search(text, 0, match.start())
+        above = _MARKS_ABOVE.search(text, end, match.start())
+        end = match.end()
         said = _MARK.findall(_SET_UP.sub("", above[0]).replace(_ONE_PROGRAM, "")) if above else []
         marks = tuple(" ".join(each.split()) for each in said)
         indent = len(match["indent"])

@@ -1,7 +1,8 @@
 """Plays a page: its blocks in order, in a directory of their own, as a reader would.
 
 Shell blocks share their variables and the directory; each Python block is a program of its own,
-unless the page says otherwise. What runs on is ended with Ctrl-C when the page has ended.
+unless the page says otherwise. What runs on is ended with Ctrl-C when the page has ended; all other
+commands and programs are forked (`forked`).
 """
 
 import ast
@@ -28,13 +29,17 @@ from doc_pages import (
     is_one_program,
 )
 
-from processes import PATIENCE, Program
+import ask_fork
+from forked import door
+from processes import PATIENCE, Program, run_forked
 
 BESIDE = ("scenarios", "examples", "bench", "tools", "src")
 """What a reader has in the directory after cloning."""
 
 
 _PATHS = frozenset({"home", "path", "checkpointLocation", "tokenFile"})
+_FORKS = "RUMORMILL_FORKS"
+"""In a shell's environment: how Python becomes a `rumormill` that is forked."""
 _READY = re.compile("/p2p/|listening to|token")
 """What a node, a subscriber and a door say when they can be used."""
 
@@ -88,7 +93,7 @@ class Player:
         else:
             # Empty lines in front make the line numbers of a traceback those of the page.
             text = "\n" * (block.line - 1) + block.text
-            self._call(block, [sys.executable, "-W", "error", "-c", text])
+            self._ended(block, run_forked(["-c", text], self._variables, self._place))
 
     def _start(self, text: str) -> None:
         terminal = Program(
@@ -103,22 +108,24 @@ class Player:
 
     def _run_shell(self, block: Block) -> None:
         kept = self._place / ".variables"
-        self._call(block, ["sh", "-eac", f"{block.text}\nenv -0 > '{kept}'"])
-        if block.mark(FAILS) is None:
-            pairs = (each.partition("=") for each in kept.read_text().split("\0") if each)
-            self._variables = {name: value for name, _, value in pairs}
-
-    def _call(self, block: Block, command: list[str]) -> None:
+        forks = f"-ISE {ask_fork.__file__} {door().fileno()}"
         ended = subprocess.run(
-            command,
+            ["sh", "-eac", f"{block.text}\nenv -0 > '{kept}'"],
             cwd=self._place,
-            env=self._variables,
+            env={**self._variables, _FORKS: forks},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=PATIENCE,
             check=False,
+            pass_fds=[door().fileno()],
         )
+        self._ended(block, ended)
+        if block.mark(FAILS) is None:
+            pairs = (each.partition("=") for each in kept.read_text().split("\0") if each)
+            self._variables = {name: value for name, _, value in pairs if name != _FORKS}
+
+    def _ended(self, block: Block, ended: subprocess.CompletedProcess[str]) -> None:
         self._printed = ended.stdout
         failed = ended.returncode != 0
         said = f"{block.place} ended with {ended.returncode}\n{ended.stdout}\n{ended.stderr}"
@@ -153,7 +160,7 @@ def _prepare(place: Path) -> dict[str, str]:
         (place / name).symlink_to(ROOT / name)
     programs = place / ".venv" / "bin"
     programs.mkdir(parents=True)
-    for name, start in (("rumormill", "-m rumormill"), ("python", "")):
+    for name, start in (("rumormill", f"${{{_FORKS}:--m rumormill}}"), ("python", "")):
         program = programs / name
         program.write_text(f'#!/bin/sh\nexec {sys.executable} {start} "$@"\n')
         program.chmod(0o755)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from doc_pages import ROOT
-from fastapi.testclient import TestClient
 
 from processes import PATIENCE, Program, Terminal, rumormill
 
@@ -173,6 +172,8 @@ def test_cloudevents_go_in_and_come_out(tmp_path: Path) -> None:
 
 def test_a_web_service_publishes_and_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the node refuses is the caller's mistake, in its own words."""
+    from fastapi.testclient import TestClient
+
     monkeypatch.setenv("SHOP_HOME", str(tmp_path))
     with Terminal("node", "--home", tmp_path) as node:
         node.prints()

@@ -1,17 +1,13 @@
 """Nodes over WebSocket: the same connection as over TCP, with HTTP before it, and TLS if wanted."""
 
 import asyncio
-import ipaddress
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
+from certificates import certificate
 from live_nodes import run, take, until
 from processes import environment
 from rumormill.core.errors import LocalError
@@ -85,29 +81,10 @@ def test_a_private_network_is_private_over_websocket_too(tmp_path: Path) -> None
     run(story)
 
 
-def certificate(folder: Path) -> NodeConfig:
-    """A certificate of 127.0.0.1 and localhost that nobody vouches for but itself."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    names: list[x509.GeneralName] = [
-        x509.DNSName("localhost"),
-        x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
-    ]
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    (folder / "cert.pem").write_bytes(made.public_bytes(pem))
-    (folder / "key.pem").write_bytes(
-        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return NodeConfig(tls_certificate=str(folder / "cert.pem"), tls_key=str(folder / "key.pem"))
+def with_tls(folder: Path) -> NodeConfig:
+    """A node's own certificate, of 127.0.0.1 and localhost."""
+    pem, key = certificate(folder, "localhost", "127.0.0.1")
+    return NodeConfig(tls_certificate=str(pem), tls_key=str(key))
 
 
 @pytest.mark.parametrize("written", ["/tls/ws", "/wss"])
@@ -115,7 +92,7 @@ def test_with_tls_the_certificate_is_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str
 ) -> None:
     """Nobody who is not vouched for is talked to; who is, is."""
-    config = certificate(tmp_path)
+    config = with_tls(tmp_path)
 
     async def story(*, trusted: bool) -> None:
         transports._authorities.cache_clear()
@@ -141,7 +118,7 @@ def test_silent_sockets_before_tls_keep_nobody_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More than there are places, and none of them says a word: the oldest makes room."""
-    config = certificate(tmp_path)
+    config = with_tls(tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", config.tls_certificate)
     monkeypatch.setattr(listening, "_TLS_TIMEOUT", 600.0)  # none of them goes by itself
     transports._authorities.cache_clear()

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pyarrow.dataset as pads
 import pytest
 from record import RECORD, STORE, TRACES, command, described, exchange
 
@@ -105,11 +104,13 @@ def test_a_trace_is_read_in_every_format(version: Path, tmp_path: Path, name: st
 
 def test_tables_of_a_lake_are_read(files: Path) -> None:
     """All rows; what columns there were are there still, with the same types."""
+    from pyarrow import dataset  # here, because pandas comes with it
+
     lake = Lake(files / "lake")
     for table, count in json.loads((files / "rows.json").read_text()).items():
         assert len(lake.rows(table)) == count
         for folder in lake.folders(table):
-            stored = pads.dataset(sorted(map(str, folder.glob("*.parquet")))).schema
+            stored = dataset.dataset(sorted(map(str, folder.glob("*.parquet")))).schema
             now = dict(TABLE_COLUMNS[table])
             for field in stored:
                 kind = KINDS.get(str(field.type).partition("[")[0])
