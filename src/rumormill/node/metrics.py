@@ -7,9 +7,10 @@ label has a bounded number of values; what comes after that is counted under `(o
 
 import os
 import platform
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import nlargest
+from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -194,6 +195,21 @@ METRICS: Final[Mapping[str, Description]] = {
 }
 
 
+_TOPIC, _REASON = attrgetter("topic"), attrgetter("reason")
+_COUNTED: Final[Mapping[type, tuple[str, Callable[[Any], str]]]] = {
+    trace.PublishMessage: ("topic_msg_published", _TOPIC),
+    trace.DuplicateMessage: ("rumormill_duplicates", _TOPIC),
+    trace.RejectMessage: ("rumormill_rejected", _REASON),
+    trace.DropRPC: ("rumormill_rpc_dropped", _REASON),
+    trace.Graft: ("rumormill_grafts", _TOPIC),
+    trace.Prune: ("rumormill_prunes", _TOPIC),
+    trace.Penalise: ("rumormill_penalties", _REASON),
+    trace.SyncEnded: ("rumormill_sync_sessions", attrgetter("outcome")),
+    trace.UndeliverableMessage: ("rumormill_undelivered", _REASON),
+}
+"""What is counted one by one of each kind: under which metric, and which label."""
+
+
 class Counts:
     """Counts what the trace says; an observer of one node's trace."""
 
@@ -206,45 +222,26 @@ class Counts:
         self.publish_seconds = Histogram()
         self._received = _Traffic(self, "rumormill_rpc_received", "topic_msg_recv", "_unfiltered")
         self._sent = _Traffic(self, "rumormill_rpc_sent", "topic_msg_sent", "")
-        add = self.add
-        self._handlers: dict[type, Callable[[Any], None]] = {
-            trace.RejectMessage: self._on_reject,
-            trace.DuplicateMessage: lambda entry: add("rumormill_duplicates", entry.topic),
-            trace.DropRPC: lambda entry: add("rumormill_rpc_dropped", entry.reason),
-            trace.Graft: lambda entry: add("rumormill_grafts", entry.topic),
-            trace.Prune: lambda entry: add("rumormill_prunes", entry.topic),
-            trace.Refuse: lambda entry: add("rumormill_refused", entry.reason, entry.count),
-            trace.Penalise: lambda entry: add("rumormill_penalties", entry.reason),
-            trace.SyncEnded: lambda entry: add("rumormill_sync_sessions", entry.outcome),
-            trace.UndeliverableMessage: lambda entry: add("rumormill_undelivered", entry.reason),
-        }
 
     def observe(self, batch: Batch) -> None:
-        """Count the next entries of the trace."""
-        handlers = self._handlers
-        received: list[trace.RpcMeta] = []
-        sent: list[trace.RpcMeta] = []
-        published: list[str] = []
-        accepted: list[str] = []
-        for _, peer, payload in batch:
-            if type(payload) is RecvRPC:
-                received.append(payload.meta)
-            elif type(payload) is SendRPC:
-                sent.append(payload.meta)
-            elif type(payload) is trace.PublishMessage:
-                published.append(payload.topic)
-            elif type(payload) is trace.DeliverMessage:
-                if payload.received_from != peer:
-                    accepted.append(payload.topic)
-                    if payload.via:
-                        self.add("rumormill_sync_events", payload.topic)
-            elif (handler := handlers.get(type(payload))) is not None:
-                handler(payload)
-        self._received.count(received)
-        self._sent.count(sent)
-        for name, topics in (("topic_msg_published", published), ("accepted_messages", accepted)):
-            for topic, count in Counter(topics).items():
-                self.add(name, topic, count)
+        """Count the next entries of the trace, which are of one peer, kind by kind."""
+        found: defaultdict[type, list[Any]] = defaultdict(list)
+        for _, _, payload in batch:
+            found[type(payload)].append(payload)
+        self._received.count([each.meta for each in found[RecvRPC]])
+        self._sent.count([each.meta for each in found[SendRPC]])
+        own = batch[0][1]
+        came = [each for each in found[trace.DeliverMessage] if each.received_from != own]
+        self._add_all("accepted_messages", [each.topic for each in came])
+        self._add_all("rumormill_sync_events", [each.topic for each in came if each.via])
+        for kind, (name, label) in _COUNTED.items():
+            if kind in found:
+                self._add_all(name, map(label, found[kind]))
+        for refusal in found[trace.Refuse]:
+            self.add("rumormill_refused", refusal.reason, refusal.count)
+        for refused in found[trace.RejectMessage]:
+            if refused.reason in _JUDGED:
+                self.add(_JUDGED[refused.reason], refused.topic)
 
     def close(self) -> None:
         """Counts stay readable when the trace has ended."""
@@ -259,10 +256,9 @@ class Counts:
         else:
             values[OTHER] = values.get(OTHER, 0.0) + amount
 
-    def _on_reject(self, entry: trace.RejectMessage) -> None:
-        self.add("rumormill_rejected", entry.reason)
-        if entry.reason in _JUDGED:
-            self.add(_JUDGED[entry.reason], entry.topic)
+    def _add_all(self, name: str, labels: Iterable[str]) -> None:
+        for label, count in Counter(labels).items():
+            self.add(name, label, count)
 
 
 class _Traffic:
@@ -278,11 +274,11 @@ class _Traffic:
     def count(self, rpcs: list[trace.RpcMeta]) -> None:
         """Count RPCs. The trace has the bytes of all messages of one: each gets an equal share."""
         self._rpcs[""] += len(rpcs)
-        self._rpc_bytes[""] += sum([meta.size for meta in rpcs])
+        self._rpc_bytes[""] += sum(map(attrgetter("size"), rpcs))
         add, (counts, sizes) = self._counts.add, self._names
         times = Counter(map(id, rpcs))  # one that goes to many peers is the same for each
-        for meta in {id(meta): meta for meta in rpcs}.values():
-            messages, peers = meta.messages, times[id(meta)]
+        for key, meta in dict(zip(map(id, rpcs), rpcs, strict=True)).items():
+            messages, peers = meta.messages, times[key]
             if meta.operations and meta.operations[0].name.startswith(_SYNC):
                 add("rumormill_sync_bytes", self._direction, meta.size * peers)
             if len(messages) == 1:

@@ -314,13 +314,13 @@ class GossipSub(PubSubRouter):
 
     def _tell_unwanted(self, message: Message, received_from: PeerId, effects: Effects) -> None:
         """IDONTWANT (1.2): spare us the copies that mesh peers have not sent yet."""
-        links = self.mesh.links.get(message.topic)
+        links: Collection[PeerId] = self.mesh.links.get(message.topic, ())
+        if links and self.trunk is not None:
+            links = self.trunk.may_send(message, links)
         if not links or (len(links) == 1 and received_from in links):
             return
         heeds, names = self._table.heeds_idontwant, self.gossip.dialects.names
         heeding = [peer for peer in links if peer != received_from and heeds(peer)]
-        if self.trunk is not None:
-            heeding = [peer for peer in heeding if not self.trunk.is_quiet(message, peer)]
         alike = tuple([peer for peer in heeding if peer not in names])
         if alike:
             effects.append(SendAll(alike, Rpc(control=Control(idontwant=(message.id,)))))

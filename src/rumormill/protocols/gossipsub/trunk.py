@@ -20,7 +20,7 @@ Announcements are believed at a price: who was asked for what it had announced a
 in time is not asked again for a while, and is charged (P7) when it makes a habit of it.
 """
 
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Container, Iterable
 from typing import Final
 
 import msgspec
@@ -274,12 +274,13 @@ class Trunk:
             rpc = Rpc(control=Control(trunk=TrunkPart(have=have)))
             effects.append(SendAll(tuple(peers), rpc))
 
-    def is_quiet(self, message: Message, peer: PeerId) -> bool:
-        """Whether a peer would not send us this message anyway: ours, or one that has a tree."""
-        if peer not in self.speakers:
-            return False
+    def may_send(self, message: Message, peers: Collection[PeerId]) -> Collection[PeerId]:
+        """Those who may be about to send us a message: nobody who speaks the extension, if it is
+        ours, or of a source that has a tree."""
         source = self.sources.get(message.topic, message.author)
-        return message.author == self._own or (source is not None and source.messages > 0)
+        if message.author != self._own and (source is None or not source.messages):
+            return peers
+        return [peer for peer in peers if peer not in self.speakers]
 
     # What peers say.
 

@@ -30,7 +30,14 @@ from rumormill.protocols.pubsub.control_codec import (
     topic_too_long,
 )
 from rumormill.protocols.pubsub.messages import Control, Message, Prune, Rpc, SubOpts, control_size
-from rumormill.protocols.pubsub.trunk_part import EXTENSION, FIELD_TAG, encode_part, read_part
+from rumormill.protocols.pubsub.trunk_part import (
+    EXTENSION,
+    FIELD,
+    FIELD_TAG,
+    encode_part,
+    operations_of,
+    read_part,
+)
 from rumormill.wire.protobuf import (
     LENGTH_DELIMITED,
     MAX_FIELDS,
@@ -38,6 +45,7 @@ from rumormill.wire.protobuf import (
     field_size,
     item_fields,
     next_field,
+    read_length,
     read_varint,
     string_field,
     varint,
@@ -97,6 +105,8 @@ def _read_rpc(data: bytes, limits: PubsubLimits) -> Rpc:
         unwanted = (data[_ONE_ID:],)
         meta = RpcMeta((), (), ControlMeta(idontwant=(IDontWantMeta(unwanted),)), end)
         return Rpc((), (), Control(idontwant=unwanted), meta)
+    elif data.startswith(FIELD) and (alone := _read_trunk(data, end, limits)) is not None:
+        return alone
     subscriptions: list[SubOpts] = []
     publish: list[Message] = []
     control: ControlReader | None = None
@@ -124,6 +134,16 @@ def _read_rpc(data: bytes, limits: PubsubLimits) -> Rpc:
                     raise too_many("trunk-parts", 1)
                 control.trunk = read_part(data, start, position, limits.topic_bytes)
     return Rpc(tuple(subscriptions), tuple(publish), None if control is None else control.result())
+
+
+def _read_trunk(data: bytes, end: int, limits: PubsubLimits) -> Rpc | None:
+    """An RPC with trunk's part and nothing else, as ours that have one; None if this is not one."""
+    start, stop = read_length(data, len(FIELD), end)
+    if stop < end or not limits.other_fields:
+        return None
+    part = read_part(data, start, end, limits.topic_bytes)
+    meta = RpcMeta((), (), None, end, operations=operations_of(part))
+    return Rpc((), (), Control(trunk=part), meta)
 
 
 _MESSAGE_FIELDS = range(MAX_FIELDS)

@@ -11,9 +11,11 @@ The rule is the codec's (`protocols.pubsub.codec`): no object is built that a li
 """
 
 import hashlib
+from itertools import compress
 from typing import Final
 
 import msgspec
+from msgspec.structs import astuple
 
 from rumormill.core.errors import DecodeError
 from rumormill.core.ids import PeerId, Topic
@@ -39,7 +41,7 @@ TAG_BYTES: Final = 4
 KEY_BYTES: Final = 4
 NAME_BYTES: Final = 8
 
-_FIELD: Final = varint(EXTENSION << 3 | LENGTH_DELIMITED)
+FIELD: Final = varint(EXTENSION << 3 | LENGTH_DELIMITED)
 FIELD_TAG: Final = EXTENSION << 3 | LENGTH_DELIMITED
 OFFER_TAG: Final = EXTENSION << 3
 _HAVE, _WANT, _CHOKE, _UNCHOKE, _OPEN, _PROBE = (number << 3 | 2 for number in range(1, 7))
@@ -110,7 +112,7 @@ def key_of(name: bytes) -> bytes:
 def part_size(part: TrunkPart) -> int:
     """Bytes of the field in an RPC, its tag and length included."""
     inner = _inner_size(part)
-    return len(_FIELD) + varint_size(inner) + inner
+    return len(FIELD) + varint_size(inner) + inner
 
 
 def _inner_size(part: TrunkPart) -> int:
@@ -162,7 +164,7 @@ def encode_part(part: TrunkPart) -> bytes:
     if part.gossip:
         parts.append(bytes_field(8, b"".join(part.gossip)))
     inner = b"".join(parts)
-    return b"".join((_FIELD, varint(len(inner)), inner))
+    return b"".join((FIELD, varint(len(inner)), inner))
 
 
 def read_part(data: bytes, position: int, end: int, topic_bytes: int) -> TrunkPart:
@@ -227,20 +229,11 @@ def _read_probe(data: bytes, position: int, end: int, topic_bytes: int) -> Probe
 
 def operations_of(part: TrunkPart) -> tuple[OperationMeta, ...]:
     """What a trace says of the extension's part."""
-    kinds = {
-        "have": part.have,
-        "want": part.want,
-        "choke": part.choke,
-        "unchoke": part.unchoke,
-        "open": part.opened,
-        "probe": part.probes,
-        "echo": part.echo,
-        "gossip": part.gossip,
-    }
-    return tuple([_OPERATIONS[name] for name, items in kinds.items() if items])
+    return tuple(compress(_OPERATIONS, astuple(part)))
 
 
-_OPERATIONS: Final = {
-    name: OperationMeta(name)
+_OPERATIONS: Final = tuple(
+    OperationMeta(name)
     for name in ("have", "want", "choke", "unchoke", "open", "probe", "echo", "gossip")
-}
+)
+"""In the order of the part's fields."""
