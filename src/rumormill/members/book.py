@@ -51,6 +51,8 @@ class Known(msgspec.Struct, array_like=True, gc=False):
 class Book:
     """Remembered peers."""
 
+    __slots__ = ("_known", "_share", "_size", "changed")
+
     def __init__(self, size: int) -> None:
         self._size = size
         self._share = max(1, size // _SHARE)

@@ -44,6 +44,8 @@ class Link(msgspec.Struct, gc=False):
 class Links:
     """All connected peers."""
 
+    __slots__ = ("_config", "_randomness", "all")
+
     def __init__(self, config: MembersConfig, randomness: Randomness) -> None:
         self._config = config
         self._randomness = randomness

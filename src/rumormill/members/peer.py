@@ -177,6 +177,12 @@ def topic_key(topic: Topic) -> bytes:
 class MemberPeer:
     """The machine of a protocol together with membership."""
 
+    __slots__ = (
+        "_addresses", "_book", "_config", "_dialling", "_finds_peers", "_links", "_next_look",
+        "_next_retry", "_next_save", "_randomness", "_searches", "_table", "_tick_at", "_topics",
+        "protocol",
+    )  # fmt: skip
+
     def __init__(
         self,
         protocol: Machine,

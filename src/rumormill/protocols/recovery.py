@@ -30,6 +30,8 @@ class Unkept(msgspec.Struct, frozen=True):
 class Recovery:
     """Fetched events, those included whose validation takes a while."""
 
+    __slots__ = ("_most", "_own", "_pending", "_validator")
+
     def __init__(
         self, own: PeerId, validator: Callable[[Event, PeerId], Verdict] | None, most: int
     ) -> None:

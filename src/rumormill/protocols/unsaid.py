@@ -30,6 +30,8 @@ class Waiting(msgspec.Struct, Generic[MessageT], frozen=True, gc=False):
 class Unsaid(Generic[MessageT]):
     """Own messages that wait for the log, by their barriers."""
 
+    __slots__ = ("_last", "_waiting")
+
     def __init__(self) -> None:
         self._waiting: dict[int, Waiting[MessageT]] = {}
         self._last = 0

@@ -15,6 +15,7 @@ from rumormill.core.event import Event
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import Input, Stored, TimerFired
 from rumormill.core.machine import Machine
+from rumormill.core.messages import WireMessage
 from rumormill.core.randomness import Randomness
 from rumormill.sim.engine import BUCKETS_PER_SECOND, Engine
 from rumormill.sim.journal import Journal
@@ -153,14 +154,17 @@ class Host(Correspondent):
             self._answering = False
 
     def _send(self, effect: effects.Send | effects.Mail) -> None:
-        self._send_all(SendAll((effect.peer,), effect.message))
+        self._transmit((effect.peer,), effect.message)
 
     def _send_all(self, effect: SendAll) -> None:
-        engine, record, own, message = self.engine, self.record, self.id, effect.message
+        self._transmit(effect.peers, effect.message)
+
+    def _transmit(self, peers: tuple[PeerId, ...], message: WireMessage) -> None:
+        engine, record, own = self.engine, self.record, self.id
         now, buckets, links = engine.now, engine.buckets, self.links
         meta = message.meta
         parcel = pack(own, message)
-        for peer in effect.peers:
+        for peer in peers:
             link = links.get(peer)
             if link is None:
                 record((now, own, trace.DropRPC(peer, meta, CLOSED)))

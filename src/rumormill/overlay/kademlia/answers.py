@@ -25,6 +25,8 @@ WRONG_ANSWER = "kad-wrong-answer"
 class Answers:
     """Takes what answers say besides closer peers."""
 
+    __slots__ = ("_config", "_contacts", "_own", "_validators")
+
     def __init__(
         self, own: PeerId, config: KademliaConfig, contacts: Contacts, validators: Validators
     ) -> None:

@@ -39,6 +39,11 @@ def _described(peer: PeerId, addresses: tuple[bytes, ...]) -> KadPeer:
 class Contacts:
     """The table and its surroundings."""
 
+    __slots__ = (
+        "_addresses", "_banned", "_checking", "_config", "_hello", "_lost", "_offences",
+        "_questions", "_silent", "connected", "own", "table",
+    )  # fmt: skip
+
     def __init__(
         self,
         own: PeerId,

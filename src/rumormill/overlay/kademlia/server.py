@@ -35,6 +35,8 @@ _MAX_PROVIDER_KEY = 80
 class Server:
     """Answers questions from the table and the stores."""
 
+    __slots__ = ("_config", "_contacts", "_providers", "_records", "_validators")
+
     def __init__(
         self,
         config: KademliaConfig,

@@ -23,6 +23,8 @@ from rumormill.overlay.kademlia.table import position
 class Storing:
     """Sends records to their holders."""
 
+    __slots__ = ("_config", "_contacts", "_questions")
+
     def __init__(self, config: KademliaConfig, contacts: Contacts, questions: Questions) -> None:
         self._config = config
         self._contacts = contacts

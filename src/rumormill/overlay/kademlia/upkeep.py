@@ -50,6 +50,12 @@ class Operations(Protocol):
 class Upkeep:
     """The overlay's own business."""
 
+    __slots__ = (
+        "_config", "_contacts", "_joined", "_next_expiry", "_operations", "_providers",
+        "_randomness", "_records", "_refreshing", "_repeat_after", "_republishing", "_targets",
+        "_was_small",
+    )  # fmt: skip
+
     def __init__(
         self,
         config: KademliaConfig,

@@ -35,6 +35,11 @@ _LOOKS: Final = 8
 class Dialects:
     """How each peer names messages, where it is not as we do."""
 
+    __slots__ = (
+        "_agents", "_agreed", "_cache", "_looks", "_own", "_spoken", "_translates", "_waited",
+        "heartbeats", "names",
+    )  # fmt: skip
+
     def __init__(self, config: PubSubConfig, hooks: Hooks, cache: MessageCache) -> None:
         self.names: dict[PeerId, Name] = {}
         """The function by which a peer names messages, where it is not ours."""

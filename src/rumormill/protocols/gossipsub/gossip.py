@@ -133,6 +133,12 @@ class Promises:
 class Gossip:
     """The lazy part of GossipSub: message cache, IHAVE, IWANT, IDONTWANT, promises."""
 
+    __slots__ = (
+        "_config", "_idontwants_heard", "_ids_asked", "_ihaves_heard", "_limits", "_randomness",
+        "_seen", "_table", "_trust", "_turns", "_turns_before", "cache", "dialects", "promises",
+        "trunk", "unwanted",
+    )  # fmt: skip
+
     def __init__(self, table: PeerTable, seen: SeenCache, hooks: Hooks) -> None:
         config, randomness = table.config, table.randomness
         self.cache = MessageCache(config.history_length, config.history_gossip)

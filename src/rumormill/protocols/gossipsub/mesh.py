@@ -167,6 +167,10 @@ class MeshChanges(msgspec.Struct):
 class Mesh:
     """The mesh links of all topics, and the rules by which they change."""
 
+    __slots__ = (
+        "_again", "_config", "_randomness", "_table", "_trust", "backoff", "links", "trunk",
+    )  # fmt: skip
+
     def __init__(self, table: PeerTable) -> None:
         config = table.config
         self.links: dict[Topic, dict[PeerId, None]] = {}
@@ -441,6 +445,8 @@ class Fanout:
     `fanout_ttl` seconds; those that leave are replaced. Bounded by the topics published in within
     that time. (1.0, "Topic membership".)
     """
+
+    __slots__ = ("_table", "_trust", "last_published", "peers")
 
     def __init__(self, table: PeerTable) -> None:
         self.peers: dict[Topic, dict[PeerId, None]] = {}

@@ -93,7 +93,7 @@ class MessageCache:
             self.aliases[name(message)] = message_id
         self._bytes += size
         window = self._windows[0]
-        if window is _EMPTY:
+        if not window:  # it may be everybody's
             window = self._windows[0] = {}
         ids = window.get(message.topic)
         if ids is None:

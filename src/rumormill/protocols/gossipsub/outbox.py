@@ -35,6 +35,8 @@ class _Waiting(msgspec.Struct):
 class Outbox:
     """Waiting control messages by peer. Bounded by our own topics for each connected peer."""
 
+    __slots__ = ("_mesh", "pending")
+
     def __init__(self, mesh: dict[Topic, dict[PeerId, None]]) -> None:
         self._mesh = mesh
         self.pending: defaultdict[PeerId, _Waiting] = defaultdict(_Waiting)
@@ -89,6 +91,8 @@ class Outbox:
 
 class PeerExchange:
     """Offers peers and heeds offers."""
+
+    __slots__ = ("_check", "_limit", "_randomness", "_records", "_table", "_trust")
 
     def __init__(self, table: PeerTable, hooks: Hooks) -> None:
         self._limit = table.config.prune_peers

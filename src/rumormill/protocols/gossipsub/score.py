@@ -52,6 +52,12 @@ class PeerScore:
     The router reports what peers do and asks for scores; topics are those that it takes part in.
     """
 
+    __slots__ = (
+        "_active", "_application_score", "_colocation", "_decayed_at", "_deliveries",
+        "_earned_is_all", "_params", "_refreshed_at", "_retained", "_topic_params",
+        "_tracks_mesh", "forgotten", "records", "tracks_deliveries", "untracked",
+    )  # fmt: skip
+
     def __init__(
         self, params: PeerScoreParams, application_score: Callable[[PeerId], float] | None = None
     ) -> None:
@@ -459,6 +465,8 @@ class Trust:
 
     With scoring off everybody has a score of zero, which every threshold accepts.
     """
+
+    __slots__ = ("scores", "thresholds")
 
     def __init__(self, scores: PeerScore | None, thresholds: ScoreThresholds) -> None:
         self.scores = scores

@@ -80,6 +80,8 @@ class Source(msgspec.Struct):
 class Sources:
     """The sources of all topics, the longest silent first."""
 
+    __slots__ = ("_most", "by_tag", "by_topic", "evicted")
+
     def __init__(self, most: int) -> None:
         self.by_topic: dict[Topic, dict[PeerId, Source]] = {}
         self.by_tag: dict[bytes, Source] = {}

@@ -80,6 +80,11 @@ class _Arrival(msgspec.Struct):
 class Trunk:
     """The trees of all sources, as this peer sees them."""
 
+    __slots__ = (
+        "_links", "_older", "_opened", "_own", "_recent", "_table", "_ticks", "outsiders",
+        "parents", "probes", "sources", "speakers", "wanting",
+    )  # fmt: skip
+
     def __init__(self, own: PeerId, table: PeerTable, links: dict[Topic, dict[PeerId, None]]):
         self.speakers: dict[PeerId, Speaker] = {}
         self.sources = Sources(table.config.trunk_sources)
@@ -316,7 +321,9 @@ class Trunk:
 
     def _heeds(self, peer: PeerId, speaker: Speaker, part: TrunkPart, effects: Effects) -> bool:
         """Whether a peer may wish for this as well, in this heartbeat."""
-        opened = sum(1 + len(self.sources.by_topic.get(topic, ())) for topic in part.opened)
+        opened = 0
+        for topic in part.opened:
+            opened += 1 + len(self.sources.by_topic.get(topic, ()))
         call = _CALL_PRICE if part.echo == CALL else 0
         speaker.wishes += len(part.choke) + len(part.unchoke) + opened + call
         if speaker.wishes <= WISHES_MAX:

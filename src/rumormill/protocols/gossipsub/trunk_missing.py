@@ -117,6 +117,8 @@ class Letters:
 class Wanting:
     """The messages that are announced and not here."""
 
+    __slots__ = ("_alarm", "_links", "_missing", "_sources", "_speakers", "_trust", "unwatched")
+
     def __init__(
         self,
         sources: Sources,

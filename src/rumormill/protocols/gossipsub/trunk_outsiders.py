@@ -13,6 +13,8 @@ from rumormill.protocols.pubsub.trunk_part import NAMES_MAX, TrunkPart
 class Outsiders:
     """What is to be told in this heartbeat, and who was told when."""
 
+    __slots__ = ("_beat", "_told", "_untold")
+
     def __init__(self) -> None:
         self._beat = 0
         self._untold: dict[PeerId, list[bytes]] = {}

@@ -29,6 +29,8 @@ WINS: Final = 2
 class Parents:
     """The choice of senders, for all sources."""
 
+    __slots__ = ("_links", "_speakers", "_table")
+
     def __init__(
         self,
         table: PeerTable,

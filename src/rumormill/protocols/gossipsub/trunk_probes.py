@@ -33,6 +33,8 @@ PROBES_MAX: Final = 1000
 class Probes:
     """When to probe, and which probes were seen."""
 
+    __slots__ = ("_due", "_heard", "_number", "_policy", "_published", "_randomness", "_sources")
+
     def __init__(self, policy: ProbePolicy, randomness: Randomness) -> None:
         self._policy, self._randomness = policy, randomness
         self._due: dict[Topic, float] = {}

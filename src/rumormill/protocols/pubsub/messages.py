@@ -240,6 +240,8 @@ def _meta_of(rpc: Rpc) -> RpcMeta:
 
 def _meta_with_trunk(rpc: Rpc, control: Control, part: TrunkPart) -> RpcMeta:
     """The same for an RPC with an extension's part, which the trace lists as operations."""
+    if not (rpc.publish or rpc.subscriptions or control_size(control)):  # as it is sent by us
+        return RpcMeta(size=part_size(part), operations=operations_of(part))
     rest = msgspec.structs.replace(control, trunk=None)
     meta = _meta_of(Rpc(rpc.subscriptions, rpc.publish, rest if control_size(rest) else None))
     size = _size_beside(rpc) + meta.data_size

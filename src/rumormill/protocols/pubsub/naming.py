@@ -79,6 +79,8 @@ _LATEST: Final = 1 << 63
 class Authorship:
     """Signs what we publish and checks what others claim."""
 
+    __slots__ = ("_identity", "_next_seqno", "_signs")
+
     def __init__(self, identity: Identity, policy: SignPolicy) -> None:
         self._identity = identity
         self._signs = policy is SignPolicy.STRICT_SIGN
