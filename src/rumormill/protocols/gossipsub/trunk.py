@@ -81,8 +81,8 @@ class Trunk:
     """The trees of all sources, as this peer sees them."""
 
     __slots__ = (
-        "_links", "_older", "_opened", "_own", "_recent", "_table", "_ticks", "outsiders",
-        "parents", "probes", "sources", "speakers", "wanting",
+        "_links", "_older", "_opened", "_own", "_recent", "_table", "_ticks", "_unsaid",
+        "outsiders", "parents", "probes", "sources", "speakers", "wanting",
     )  # fmt: skip
 
     def __init__(self, own: PeerId, table: PeerTable, links: dict[Topic, dict[PeerId, None]]):

@@ -117,7 +117,10 @@ class Letters:
 class Wanting:
     """The messages that are announced and not here."""
 
-    __slots__ = ("_alarm", "_links", "_missing", "_sources", "_speakers", "_trust", "unwatched")
+    __slots__ = (
+        "_alarm", "_links", "_missing", "_postponed", "_sources", "_speakers", "_trust",
+        "unwatched",
+    )  # fmt: skip
 
     def __init__(
         self,
