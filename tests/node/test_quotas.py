@@ -209,6 +209,36 @@ def test_answers_that_nobody_reads_stay_within_the_cap() -> None:
     run(story)
 
 
+def test_questions_that_come_in_part_stay_within_the_cap() -> None:
+    """Many streams of many peers, each with all of a long question but its end."""
+
+    async def story() -> None:
+        each, cap = 2 * MAX_MESSAGE, 5 * MAX_MESSAGE
+        config = NodeConfig(queue_bytes=each, queue_bytes_total=cap, trace_interval=0.1)
+        async with Node(None, protocol=PARLOUR, config=config) as ann:
+            driver: Any = ann._driver
+            slow = []
+            for number in range(4):
+                peer = HostilePeer()
+                slow.append(await peer.connect(ann))
+                for _ in range(12):
+                    with contextlib.suppress(LocalError):  # the node resets it, or hangs up
+                        await push(peer, peer.open(QUERY), frame(b"echo".ljust(MAX_MESSAGE))[:-1])
+                    assert max(driver.queries.unsent.values(), default=0) <= each
+                    assert driver.queued_bytes <= cap
+                assert ann.refusals["unfinished-questions"] > number
+            async with Node(None, protocol=PARLOUR) as bob:
+                tell_where(bob, ann)
+                ask(bob, ann.id, b"echo one")
+                await until(lambda: guest(bob).heard(Answered), "bob is answered")
+            for peer in slow:
+                await peer.hang_up()
+            await until(lambda: driver.queued_bytes == 0, "nothing of theirs is left")
+            assert driver.queries.unsent == {}
+
+    run(story)
+
+
 # Questions in flight.
 
 
