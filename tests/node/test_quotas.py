@@ -11,6 +11,8 @@ from parlour import MAX_MESSAGE, PARLOUR, QUERY, ask, guest, tell_where
 from live_nodes import HonestPair, honest_pair, run, take, until
 from rumormill.core.errors import LocalError
 from rumormill.core.inputs import Answered, Asked
+from rumormill.libp2p.circuit import HOP, Hop, HopMessage
+from rumormill.libp2p.dialogue import Dialogue
 from rumormill.node import queries
 from rumormill.node.config import NodeConfig
 from rumormill.node.intake import StorageQuota
@@ -205,6 +207,57 @@ def test_answers_that_nobody_reads_stay_within_the_cap() -> None:
                 await peer.hang_up()
             await until(lambda: driver.queued_bytes == 0, "nothing of theirs is left")
             assert driver.queries.unsent == {}
+
+    run(story)
+
+
+def test_questions_that_come_in_part_stay_within_the_cap() -> None:
+    """Many streams of many peers, each with all of a long question but its end."""
+
+    async def story() -> None:
+        each, cap = 2 * MAX_MESSAGE, 5 * MAX_MESSAGE
+        config = NodeConfig(queue_bytes=each, queue_bytes_total=cap, trace_interval=0.1)
+        async with Node(None, protocol=PARLOUR, config=config) as ann:
+            driver: Any = ann._driver
+            slow = []
+            for number in range(4):
+                peer = HostilePeer()
+                slow.append(await peer.connect(ann))
+                for _ in range(12):
+                    with contextlib.suppress(LocalError):  # the node resets it, or hangs up
+                        await push(peer, peer.open(QUERY), frame(b"echo".ljust(MAX_MESSAGE))[:-1])
+                    assert max(driver.queries.unsent.values(), default=0) <= each
+                    assert driver.queued_bytes <= cap
+                assert ann.refusals["unfinished-questions"] > number
+            async with Node(None, protocol=PARLOUR) as bob:
+                tell_where(bob, ann)
+                ask(bob, ann.id, b"echo one")
+                await until(lambda: guest(bob).heard(Answered), "bob is answered")
+            for peer in slow:
+                await peer.hang_up()
+            await until(lambda: driver.queued_bytes == 0, "nothing of theirs is left")
+            assert driver.queries.unsent == {}
+
+    run(story)
+
+
+def test_what_is_said_behind_the_end_of_a_talk_is_not_kept() -> None:
+    """A peer asks a relay for places, and says ever so much more on streams that it leaves open."""
+
+    async def story() -> None:
+        async with Node(None, be_relay=True) as ann, HostilePeer() as peer:
+            await peer.connect(ann)
+            for _ in range(20):
+                stream = peer.open(HOP, frame(HopMessage(Hop.RESERVE).encode()))
+                await until(lambda s=stream: peer.heard.get(s), "it was answered")
+                await push(peer, stream, bytes(DATA))
+            swarm: Any = ann._swarm
+            (connection,) = swarm.connections.values()
+            await until(lambda: connection.session._unconsumed >= 20 * DATA, "all of it has come")
+            talks = [each.handler for each in connection._streams.values()]
+            talks = [each for each in talks if isinstance(each, Dialogue)]
+            assert len(talks) == 20
+            assert not any(each._came for each in talks)
 
     run(story)
 

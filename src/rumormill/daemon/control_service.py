@@ -40,7 +40,7 @@ from rumormill.dashboard.guard import encode_json
 from rumormill.dashboard.node_source import NodeSource
 from rumormill.dashboard.source import Look, Page
 from rumormill.log.event_log import EventLog
-from rumormill.log.keeping import behind_loss
+from rumormill.log.keeping import behind_loss, read_on
 from rumormill.log.model import Report, Retention, TopicExtent
 from rumormill.wire.keys import PeerId
 
@@ -447,8 +447,8 @@ def read_history(
     found = find_offset(log, topic, offset, since) or 0
     start = behind_loss(log, topic, found)
     limit = max(1, min(limit, messages.BATCH_EVENTS))
-    events = log.read(topic, start, limit, messages.BATCH_BYTES)
-    return messages.Events(list(events), gap=(found, start) if start > found else None)
+    _, events = read_on(log, topic, start, limit, messages.BATCH_BYTES)
+    return messages.Events(events, gap=(found, start) if start > found else None)
 
 
 def list_topics(extents: Sequence[TopicExtent], node: ServedNode | None) -> messages.TopicList:

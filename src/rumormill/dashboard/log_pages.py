@@ -12,7 +12,7 @@ import msgspec
 from rumormill.core.event import Event
 from rumormill.dashboard.figures import event_row, listed, matches
 from rumormill.dashboard.source import NotHere, Page
-from rumormill.log.errors import DamagedRangeError
+from rumormill.log.errors import DamagedRangeError, OffsetGoneError
 from rumormill.log.event_log import EventLog
 from rumormill.log.keeping import behind_loss
 
@@ -66,6 +66,9 @@ def _read(log: EventLog, topic: str, begin: int, end: int) -> tuple[list[Event],
             events = log.read(topic, position, end - position, _READ_BYTES)
         except DamagedRangeError as error:
             position = error.end
+            continue
+        except OffsetGoneError as error:  # deleted since we looked
+            position = error.first_offset
             continue
         if not events:
             break

@@ -44,7 +44,9 @@ class Dialogue(StreamHandler):
         self._begun(self)
 
     def on_data(self, stream: Stream, data: bytes) -> None:
-        """Keep what came until it is read."""
+        """Keep what came until it is read, if it will be."""
+        if self._over:
+            return
         self._came += data
         if len(self._came) > self._max_bytes:
             stream.hold()
@@ -112,8 +114,11 @@ class Dialogue(StreamHandler):
             handler.on_close(self.stream, self._ended)
 
     def end(self) -> None:
-        """Say no more, and hear no more."""
+        """Say no more, and hear no more: what came behind the last word is forgotten, and the
+        window stays closed until the peer ends the stream."""
         self._over = True
+        self._came.clear()
+        self.stream.hold()
         if self._ended in ("", ENDED):
             self.stream.end()
         if self._ended == ENDED:

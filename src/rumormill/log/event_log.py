@@ -186,7 +186,11 @@ class EventLog:
         found: list[Event] = []
         while len(found) < limit:
             position = reader.behind_loss(self.losses(topic), position)
-            events = self.read(topic, position, 1000, max_bytes)
+            try:
+                events = self.read(topic, position, 1000, max_bytes)
+            except errors.OffsetGoneError as gone:  # deleted since we looked
+                position = gone.first_offset
+                continue
             if not events:
                 break
             found += [event for event in events if event.received >= since]

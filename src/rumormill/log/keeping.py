@@ -13,9 +13,11 @@ from typing import Final
 import msgspec
 
 from rumormill.core.errors import ConfigError
+from rumormill.core.event import Event
 from rumormill.core.ids import Topic
 from rumormill.log import files, reader
 from rumormill.log.check import valid_epoch
+from rumormill.log.errors import OffsetGoneError
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import Retention, TopicExtent
 from rumormill.log.retention import give_back
@@ -91,7 +93,7 @@ def retention_lines(
 
 def _line(log: EventLog, extent: TopicExtent, rule: Retention | None) -> RetentionLine:
     first, behind = extent.first_offset, extent.next_offset
-    oldest = log.read(extent.name, first, 1) if first < behind else []
+    oldest = read_on(log, extent.name, first, 1)[1] if first < behind else []
     beyond = 0
     if rule is not None and rule.max_events is not None:
         beyond = max(0, behind - first - rule.max_events)
@@ -105,6 +107,19 @@ def _line(log: EventLog, extent: TopicExtent, rule: Retention | None) -> Retenti
 def behind_loss(log: EventLog, topic: Topic, offset: int) -> int:
     """The offset, or where reading goes on behind the recorded loss that it lies in."""
     return reader.behind_loss(log.losses(topic), offset)
+
+
+def read_on(
+    log: EventLog, topic: Topic, start: int, limit: int, max_bytes: int = 8 * 2**20
+) -> tuple[int, list[Event]]:
+    """Events from an offset on, and where they begin: behind what is recorded as lost, and behind
+    what retention has deleted, as it may do at any moment."""
+    while True:
+        start = behind_loss(log, topic, start)
+        try:
+            return start, log.read(topic, start, limit, max_bytes)
+        except OffsetGoneError as gone:
+            start = gone.first_offset
 
 
 def compact(log: EventLog, *, old: bool = False) -> int:

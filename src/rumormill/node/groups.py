@@ -182,24 +182,26 @@ class Group:
         return wanted
 
     def _write(self, wanted: "asyncio.Future[None]") -> None:
-        self._wanted, self._writing = None, True
-        self._written = self.position
+        self._wanted, self._writing, position = None, True, self.position
         try:
-            ticket = self._log.append([], wait=False, notes=[self._written])
+            ticket = self._log.append([], wait=False, notes=[position])
         except StoreError as error:
-            self._on_written(wanted, error)
+            self._on_written(position, wanted, error)
             return
 
         def done(ticket: Ticket) -> None:
             error = ticket.exception()
-            self._loop.call_soon_threadsafe(self._on_written, wanted, error)
+            self._loop.call_soon_threadsafe(self._on_written, position, wanted, error)
 
         ticket.add_done_callback(done)
 
-    def _on_written(self, wanted: "asyncio.Future[None]", error: BaseException | None) -> None:
+    def _on_written(
+        self, position: Position, wanted: "asyncio.Future[None]", error: BaseException | None
+    ) -> None:
         """Tell who waits; a position that could not be written is written with the next."""
         self._writing = False
         if error is None:
+            self._written = position
             wanted.set_result(None)
         else:
             wanted.set_exception(error)

@@ -206,10 +206,15 @@ def _load(path: Path, what: str, decode: Callable[[bytes], _Key], *, secret: boo
 def _write_draft(path: Path, content: bytes) -> Path:
     """Write what is to become a file beside it, to the disk."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    with open(files.create(draft), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    descriptor = files.create(draft)
+    try:
+        files.write_all(descriptor, content)
+        os.fsync(descriptor)
+    except BaseException:
+        draft.unlink()
+        raise
+    finally:
+        os.close(descriptor)
     return draft
 
 

@@ -151,7 +151,7 @@ class Journal:
 
     async def _publish_later(self, topic: Topic, data: bytes, parents: Parents) -> Receipt:
         await self._wait_for_room()
-        return await self.publish(topic, data, parents)
+        return await self._begin(topic, data, None, parents)
 
     async def publish_many(
         self, items: Iterable[tuple[Topic, bytes, Note | None]], parents: Parents = ()

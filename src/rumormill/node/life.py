@@ -239,7 +239,7 @@ class NodeLife:
     def _take_part(self, ends: AsyncExitStack) -> None:
         """All is open: begin."""
         self._loop = asyncio.get_running_loop()
-        self._followed: dict[TopicName, None] = {}
+        self._followed: dict[TopicName, int] = {}  # by how many it was wished
         followed = followed_topics(self._log) if self._resume else []
         ends.push_async_callback(self._reach.close)
         ends.push_async_callback(topics.take_leave, self._spec, self._driver)
@@ -252,7 +252,7 @@ class NodeLife:
         _NODES.add(self)
         self._driver.start()
         for topic in followed:
-            self._followed[topic] = None
+            self._followed[topic] = 1
             self._driver.feed(Subscribe(topic))
         self._reach.start()
         if self._mdns:
@@ -333,12 +333,19 @@ class NodeLife:
 
     def _follow(self, topic: TopicName) -> None:
         """Follow a topic until it is left, also in later lives of this node (`resume`)."""
-        if topic not in self._followed:
-            self._followed[topic] = None
+        wishes = self._followed[topic] = self._followed.get(topic, 0) + 1
+        if wishes == 1:
             self._journal.keep_note(followed_note(topic, True))
 
+    def _take_back(self, topic: TopicName) -> None:
+        """Who wished to follow a topic could not: forget it, unless others wish it as well."""
+        if self._followed.get(topic, 0) > 1:
+            self._followed[topic] -= 1
+        else:
+            self._forget(topic)
+
     def _forget(self, topic: TopicName) -> None:
-        if self._followed.pop(topic, "") is None:
+        if self._followed.pop(topic, 0):
             self._journal.keep_note(followed_note(topic, False))
 
     def _known_topics(self) -> list[TopicName]:

@@ -18,9 +18,9 @@ from rumormill.core.history import HistoryQuery
 from rumormill.core.ids import MessageId, Topic
 from rumormill.core.inputs import Loaded
 from rumormill.core.where import Filter
-from rumormill.log.errors import DamagedRangeError, OffsetAheadError, OffsetGoneError, StoreError
+from rumormill.log.errors import DamagedRangeError, OffsetAheadError, StoreError
 from rumormill.log.event_log import EventLog
-from rumormill.log.keeping import behind_loss
+from rumormill.log.keeping import read_on
 from rumormill.log.model import TopicExtent
 from rumormill.log.notes import read_notes
 from rumormill.log.records import read_records
@@ -154,10 +154,8 @@ def _read_on(log: EventLog, topic: Topic, offset: int) -> tuple[list[Event], boo
     """The next events from an offset on, over what is deleted or damaged."""
     while True:
         try:
-            events = log.read(topic, offset, _PIECE_EVENTS, _PIECE_BYTES)
+            _, events = read_on(log, topic, offset, _PIECE_EVENTS, _PIECE_BYTES)
             break
-        except OffsetGoneError as gone:
-            offset = gone.first_offset
         except DamagedRangeError as damaged:
             offset = damaged.end
     extent = log.topic(topic)
@@ -207,8 +205,7 @@ async def read_history(
         want = _PIECE_EVENTS
         if limit is not None and where is None:
             want = min(want, limit - len(found))
-        start = behind_loss(log, topic, start)
-        events = await asyncio.to_thread(log.read, topic, start, want)
+        start, events = await asyncio.to_thread(read_on, log, topic, start, want)
         if not events:
             break
         readable = [*filter(None, map(opened, events))]

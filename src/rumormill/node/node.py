@@ -190,14 +190,14 @@ class Node(Presence, NodeSubscriptions, NodeQuestions, Requesting, Upkeep):
             allowed_publishers, request_to_publish, linking, sub_topics, parent
         )
         topic = await topics.make_topic(self._spec, self._driver, name, options)
-        new = topic not in self._followed
         self._follow(topic)
         try:
             await synced.remembered(self._driver, topic)
         except BaseException:
-            if new and self._running:
-                self._forget(topic)
-                if not any(topic in each.topics for each in self._journal.all_subscriptions()):
+            if self._running:
+                self._take_back(topic)
+                given = self._journal.all_subscriptions()
+                if topic not in self._followed and not any(topic in each.topics for each in given):
                     self._driver.feed(Unsubscribe(topic))
             raise
         return Topic(self, topic)

@@ -8,8 +8,8 @@ Bounds: a peer is asked so many questions at a time, the others wait their turn 
 timeouts; so many are open in all; of peers' questions so many are open at a time, so many of each
 peer, and so many on one stream, where the oldest is taken for one that wants no answer. When there
 are too many, whoever has most of them loses one. Answers that a peer does not read count among what
-waits for it. What breaks a rule ends the stream that it came on and is counted; an answer that
-cannot be read fails its question.
+waits for it, and so do its questions as long as they have come in part. What breaks a rule ends the
+stream that it came on and is counted; an answer that cannot be read fails its question.
 """
 
 import asyncio
@@ -41,6 +41,7 @@ _PRICE: Final = 0.05
 choice: 500 a second may be asked all the time, and 20,000 at once."""
 TOO_MANY_QUESTIONS: Final = "too many questions are open"
 UNREAD_ANSWERS: Final = "unread-answers"
+UNFINISHED: Final = "unfinished-questions"
 UNANSWERED: Final = "the peer ended without an answer"
 
 _OPEN_ON_STREAM: Final = 16
@@ -84,7 +85,7 @@ class Queries:
         self._askers: dict[PeerId, dict[int, None]] = {}
         """Which of these questions each peer has asked, the oldest first."""
         self.unsent: dict[PeerId, int] = {}
-        """Bytes of answers that wait for each peer to read."""
+        """Bytes that wait for each peer: of answers to be read, of questions to be finished."""
         self._numbers = count(first_number)
         """Of peers' questions; each format has numbers of its own."""
         self._lingering: dict[Carrier, dict[Answering, None]] = {}
@@ -248,7 +249,7 @@ class Queries:
                 del self._askers[peer]
 
     def may_wait(self, asker: "Answering", size: int) -> bool:
-        """Whether there is room for so many bytes of an answer that its peer does not read yet."""
+        """Whether there is room for so many bytes more that wait for a peer."""
         config, driver = self.config, self.driver
         if driver.queued_bytes + size > config.queue_bytes_total:
             self._loop.call_soon(driver.make_room)
@@ -256,7 +257,7 @@ class Queries:
         return self.unsent.get(asker.peer, 0) + size <= config.queue_bytes
 
     def note_unsent(self, peer: PeerId, more: int) -> None:
-        """More or less of the answers to a peer waits."""
+        """More or less waits for a peer."""
         self.driver.queued_bytes += more
         total = self.unsent.pop(peer, 0) + more
         if total:
@@ -386,6 +387,8 @@ class Answering(StreamHandler):
         self._queries = queries
         self._frames = FrameReader(queries.max_frame)
         self._rest = b""
+        self._part = 0
+        """Bytes of a question that has not come in full."""
         self._peer_ended = False
         self._declined = False
         self.gone = False
@@ -405,6 +408,13 @@ class Answering(StreamHandler):
                 return
         if self._frames.error is not None:
             raise self._frames.error
+        more = self._frames.held - self._part
+        if more > 0 and not queries.may_wait(self, more):
+            queries.driver.count(UNFINISHED)
+            stream.reset()
+        elif more:
+            self._part += more
+            queries.note_unsent(self.peer, more)
 
     def send(self, framed: bytes) -> None:
         """Send an answer, or what fits of it; a peer that reads none of its answers is cut off."""
@@ -463,6 +473,8 @@ class Answering(StreamHandler):
     def _let_go(self) -> None:
         self.gone = True
         self._set_rest(b"")
+        self._queries.note_unsent(self.peer, -self._part)
+        self._part = 0
         if self.timer is not None:
             self.timer.cancel()
         self._queries.forget(self)

@@ -151,7 +151,6 @@ class NodeSubscriptions(NodeLife):
         )
         subscription.reach = reach
         enter = functools.partial(self._enter, subscription, wanted)
-        followed = set(self._followed)
         if is_pattern(topic):
             topics.check_pattern(topic, self._spec, since_offset)
             self._patterns.add(subscription, since_offset, functools.partial(enter, follow))
@@ -161,8 +160,8 @@ class NodeSubscriptions(NodeLife):
             for each in subscription.topics:
                 await synced.remembered(self._driver, each)
         except BaseException:
-            for each in set(subscription.topics) - followed if self._running else ():
-                self._forget(each)
+            for each in subscription.topics if follow and self._running else ():
+                self._take_back(each)
             subscription.close()
             raise
         if reach.joint:

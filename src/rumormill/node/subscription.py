@@ -20,9 +20,9 @@ from rumormill.core.errors import LocalError, RumormillError
 from rumormill.core.event import Event
 from rumormill.core.ids import Topic
 from rumormill.core.where import Filter
-from rumormill.log.errors import OffsetAheadError, OffsetGoneError
+from rumormill.log.errors import OffsetAheadError
 from rumormill.log.event_log import EventLog
-from rumormill.log.keeping import behind_loss
+from rumormill.log.keeping import read_on
 
 BUFFER_FULL: Final = "subscriber's buffer full"
 NAMELESS: Final = (
@@ -97,7 +97,9 @@ class Subscription:
         self._on_lost = on_lost
         self.opened = opened
         self._buffer: deque[Event] = deque()
-        self._waiter: asyncio.Future[None] | None = None
+        self._waiters: dict[asyncio.Future[None], None] = {}
+        """Those who wait for an event: several tasks may read, and each event comes to one."""
+        self._catching_up = asyncio.Lock()
         self._failure: RumormillError | None = None
         self._growing: asyncio.Task[None] | None = None
         self._closed = False
@@ -180,13 +182,16 @@ class Subscription:
             if self._closed:
                 return False
             if self._behind:
-                await self._catch_up(next(iter(self._behind)))
+                async with self._catching_up:
+                    if self._behind and not self._buffer:  # as nobody else has meanwhile
+                        await self._catch_up(next(iter(self._behind)))
             else:
-                self._waiter = asyncio.get_running_loop().create_future()
+                waiter = asyncio.get_running_loop().create_future()
+                self._waiters[waiter] = None
                 try:
-                    await self._waiter
+                    await waiter
                 finally:
-                    self._waiter = None
+                    del self._waiters[waiter]
 
     async def __aenter__(self) -> Self:
         return self
@@ -244,15 +249,10 @@ class Subscription:
     async def _catch_up(self, topic: Topic) -> None:
         """Fill the buffer from the log; end when it has no more, without a gap or a repetition."""
         limit = min(_CATCH_UP, self._size)
-        start = behind_loss(self.log, topic, self._next[topic])
-        self.dropped += start - self._next[topic]
+        place = self._next[topic]
+        start, events = await asyncio.to_thread(read_on, self.log, topic, place, limit)
+        self.dropped += start - place
         self._next[topic] = start
-        try:
-            events = await asyncio.to_thread(self.log.read, topic, start, limit)
-        except OffsetGoneError as gone:
-            self.dropped += gone.first_offset - start
-            self._next[topic] = gone.first_offset
-            return
         if events:
             readable = [*filter(None, map(self.opened, events))]
             if self._where is not None:  # in a thread, because many payloads are read
@@ -290,5 +290,6 @@ class Subscription:
             self._wake()
 
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)

@@ -5,11 +5,14 @@ appends and reads.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from rumormill.core.api import Health
 from rumormill.core.errors import LocalError
+from rumormill.core.event import Position
 from rumormill.core.ids import Topic as TopicName
 from rumormill.core.inputs import LogChanged
 from rumormill.log.backup import backup, restore
@@ -18,8 +21,11 @@ from rumormill.log.model import Report, Retention
 from rumormill.log.parquet import import_parquet
 from rumormill.log.positions import read_positions
 from rumormill.log.repair import repair
+from rumormill.log.threads import in_thread
 from rumormill.node.life import NodeLife
 from rumormill.node.verdicts import fault_of
+
+_Result = TypeVar("_Result")
 
 
 class Upkeep(NodeLife):
@@ -79,9 +85,7 @@ class Upkeep(NodeLife):
         events again. The damaged database stays in the home until `compact(old=True)`.
         """
         self._check_files("there is nothing to repair")
-        report = await asyncio.to_thread(repair, self._log)
-        self._look_again()
-        return report
+        return await self._mended(partial(repair, self._log))
 
     async def restore(self, copy: str | Path, *, replace: bool = False) -> Report:
         """Have this node's log take a backup of its home, and go on; say what that has.
@@ -92,10 +96,17 @@ class Upkeep(NodeLife):
         peers still have of it.
         """
         self._check_files("it cannot restore the backup")
-        report = await asyncio.to_thread(restore, copy, self._log, replace=replace)
-        self._groups.learn(await asyncio.to_thread(read_positions, self._log))
-        self._look_again()
-        return report
+        positions: list[Position] = []
+
+        def work() -> Report:
+            report = restore(copy, self._log, replace=replace)
+            positions.extend(read_positions(self._log))
+            return report
+
+        try:
+            return await self._mended(work)
+        finally:
+            self._groups.learn(positions)
 
     async def import_events(self, file: str | Path) -> int:
         """Append what an exported Parquet file has and the log lacks, at the same offsets; return
@@ -104,9 +115,7 @@ class Upkeep(NodeLife):
         Every hash, id and signature is checked first: see `rumormill.log.import_parquet`.
         """
         self._check_files("it cannot import the file")
-        imported = await asyncio.to_thread(import_parquet, self._log, file, fault_of())
-        self._look_again()
-        return imported
+        return await self._mended(partial(import_parquet, self._log, file, fault_of()))
 
     def _check_files(self, otherwise: str) -> Path:
         self._check_running()
@@ -114,11 +123,14 @@ class Upkeep(NodeLife):
             raise LocalError(f"this node keeps nothing on a disk, so {otherwise}")
         return self._log.home
 
-    def _look_again(self) -> None:
-        """The log is another: take events again, have the machine know it, and give subscriptions
-        what it has now."""
-        if not self._log.writer().failed:
-            self._journal.failure = None
-        self._driver.feed(LogChanged())
-        for subscription in self._journal.all_subscriptions():
-            subscription.look_again()
+    async def _mended(self, work: Callable[[], _Result]) -> _Result:
+        """Make the log another, to the end, also if nobody waits for that any more; then take
+        events again, have the machine know it, and give subscriptions what it has now."""
+        try:
+            return await in_thread(work)
+        finally:
+            if not self._log.writer().failed:
+                self._journal.failure = None
+            self._driver.feed(LogChanged())
+            for subscription in self._journal.all_subscriptions():
+                subscription.look_again()

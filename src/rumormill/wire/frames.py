@@ -45,6 +45,11 @@ class FrameReader:
         """Whether the stream so far ends inside a frame or its length."""
         return self._shift > 0 or self._length >= 0
 
+    @property
+    def held(self) -> int:
+        """How many bytes of an unfinished frame are here."""
+        return len(self._buffer)
+
     def feed(self, data: bytes) -> list[bytes]:
         """Take what arrived; return the frames that it completed, in order, so many at a time.
 
