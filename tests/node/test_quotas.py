@@ -13,7 +13,7 @@ from rumormill.core.errors import LocalError
 from rumormill.core.inputs import Answered, Asked
 from rumormill.libp2p.circuit import HOP, Hop, HopMessage
 from rumormill.libp2p.dialogue import Dialogue
-from rumormill.node import queries
+from rumormill.node import intake, queries
 from rumormill.node.config import NodeConfig
 from rumormill.node.intake import StorageQuota
 from rumormill.node.node import Node
@@ -258,6 +258,34 @@ def test_what_is_said_behind_the_end_of_a_talk_is_not_kept() -> None:
             talks = [each for each in talks if isinstance(each, Dialogue)]
             assert len(talks) == 20
             assert not any(each._came for each in talks)
+
+    run(story)
+
+
+def test_rpcs_that_come_in_part_stay_within_a_total(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many peers with all of a long RPC but its end; who finishes his own is felt by nobody."""
+    cap = 3 << 20
+    monkeypatch.setattr(intake, "UNFINISHED_BYTES", cap)
+
+    async def story() -> None:
+        size = 900_000
+        part = frame(bytes(size))[:-1]
+        async with honest_pair() as pair:
+            held: Any = pair.alice._driver.intake
+            slow = []
+            for number in range(6):
+                peer = HostilePeer()
+                slow.append(await peer.connect(pair.alice))
+                await push(peer, peer.open(MESHSUB), part)
+                least = min(number + 1, 3) * (size - 1)
+                await until(lambda least=least: held.unfinished >= least, "it has come")
+                assert held.unfinished <= cap
+            assert pair.alice.refusals["unfinished-rpcs"] == 3, "those that began first"
+            await pair.more()
+            for peer in slow:
+                await peer.hang_up()
+            await until(lambda: held.unfinished == 0, "nothing of theirs is left")
+            assert not held._parts
 
     run(story)
 

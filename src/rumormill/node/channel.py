@@ -430,6 +430,11 @@ class Channel(StreamHandler):
         if self.protocol and not self._early and stream in self._incoming:
             self.driver.intake.hold_if_busy(stream)
 
+    def note_part(self, stream: Stream, size: int, *, anew: bool) -> None:
+        """So many bytes of an RPC have come in part."""
+        if stream in self._incoming:
+            self.driver.intake.note_part(stream, size, anew=anew)
+
     def on_incoming_closed(self, stream: Stream) -> None:
         """The peer's stream is gone, so it may have forgotten us: begin again on our side too.
 
@@ -460,6 +465,8 @@ class Incoming(StreamHandler):
         self._reader = FrameReader(channel.driver.max_frame)
         self._frames: list[bytes] = []
         """Those that wait for the connection's next turn."""
+        self._part = 0
+        """Bytes of an RPC that has come in part."""
 
     @property
     def unread(self) -> bool:
@@ -472,12 +479,16 @@ class Incoming(StreamHandler):
         reader, frames = self._reader, self._frames
         if data or not frames:
             frames += reader.feed(data)
+        anew = bool(frames)
         while frames:
             del frames[: self.channel.receive(stream, frames)]
             if frames or not reader.unread:
                 break
             frames += reader.feed(b"")
         self.channel.pace(stream)
+        if reader.held or self._part:
+            self._part = reader.held
+            self.channel.note_part(stream, self._part, anew=anew)
         if reader.error is not None and not frames:
             raise reader.error
 

@@ -3,6 +3,9 @@
 Every peer has an account of bytes, and one for each topic: so many at once, and so many back with
 each second. What it sends beyond is not refused, because nobody sends it again: it waits, with the
 peer, until there are bytes for it. In the same way everybody waits while the log does not keep up.
+
+RPCs that have come in part are held up to a total for all peers. Beyond it the one that has been
+coming for longest is given up with its stream: those of honest peers take a moment.
 """
 
 import asyncio
@@ -20,6 +23,10 @@ from rumormill.node.config import NodeConfig
 from rumormill.node.journal import Journal
 
 STORAGE_QUOTA: Final = "storage-quota"
+UNFINISHED: Final = "unfinished-rpcs"
+
+UNFINISHED_BYTES: Final = 64 << 20
+"""Of RPCs that have come in part, of all peers. Our choice: half of what all queues may hold."""
 
 _MAX_ACCOUNTS: Final = 4096
 _OF_ONE_TOPIC: Final = 0.75
@@ -113,6 +120,10 @@ class Intake:
         self._quota = StorageQuota(config.stored_bytes_at_once, config.stored_bytes_per_second)
         self._held: dict[Stream, asyncio.TimerHandle | None] = {}
         """Streams that are not read, and the timer of those whose peers are over their quota."""
+        self._parts: dict[Stream, int] = {}
+        """Bytes of the RPC that each stream is in the middle of; which began first stands first."""
+        self.unfinished = 0
+        """The sum of these."""
         journal.on_room = self._release_all
         journal.more_comes = lambda: bool(swarm.turns)
 
@@ -120,6 +131,21 @@ class Intake:
         """Charge a peer for what it has us store."""
         if self._quota.charge(peer, event.topic, len(event.data), now):
             self._swarm.blame(peer, STORAGE_QUOTA, _IN_DEBT)
+
+    def note_part(self, stream: Stream, size: int, *, anew: bool) -> None:
+        """So many bytes of an unfinished RPC have come, which is another than before, or not."""
+        before = self._parts.pop(stream, 0) if anew else self._parts.get(stream, 0)
+        self.unfinished += size - before
+        if size:
+            self._parts[stream] = size
+        else:
+            self._parts.pop(stream, None)
+        while self.unfinished > UNFINISHED_BYTES:
+            oldest = next(iter(self._parts))
+            self._swarm.count(UNFINISHED)
+            self._record(trace.Refuse(oldest.connection.remote_peer, UNFINISHED))
+            oldest.reset()
+            self.forget(oldest)
 
     def hold_if_busy(self, stream: Stream) -> None:
         """Stop reading from a stream while the log does not keep up, or its peer is over quota."""
@@ -146,7 +172,7 @@ class Intake:
         """Go on reading from a stream, unless there is still a reason not to."""
         if self._journal.is_full():
             return
-        self.forget(stream)
+        self._stop_holding(stream)
         if pause := self._quota.pause(stream.connection.remote_peer, self._now()):
             self._hold(stream, pause)
         else:
@@ -154,6 +180,10 @@ class Intake:
 
     def forget(self, stream: Stream) -> None:
         """A stream is gone."""
+        self.unfinished -= self._parts.pop(stream, 0)
+        self._stop_holding(stream)
+
+    def _stop_holding(self, stream: Stream) -> None:
         timer = self._held.pop(stream, None)
         if timer is not None:
             timer.cancel()
