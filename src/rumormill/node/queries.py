@@ -234,8 +234,9 @@ class Queries:
         """Send an answer; one to a question that is no longer open is forgotten."""
         asker, message = self._take(effect.number), effect.message
         if asker is not None:
+            framed = frame(self._encode(message))  # before the trace, which then knows its length
             self.driver.record(trace.SendRPC(asker.stream.connection.remote_peer, message.meta))
-            asker.send(frame(self._encode(message)))
+            asker.send(framed)
 
     def decline(self, effect: Decline) -> None:
         """Refuse a question by closing its stream, once all others on it are answered."""
