@@ -18,6 +18,7 @@ from rumormill.core.errors import LocalError
 from rumormill.core.inputs import NO_ANSWER, Answered, Asked, AskFailed, PeerDisconnected
 from rumormill.core.trace import DropRPC, RecvRPC, SendRPC
 from rumormill.libp2p.stream import REFUSED
+from rumormill.node import queries
 from rumormill.node.config import NodeConfig
 from rumormill.node.node import Node
 from rumormill.node.pending_sends import OURSELVES
@@ -306,6 +307,73 @@ async def visited(**options: Any) -> AsyncIterator[tuple[Node, HostilePeer, int]
     async with parlour(**options) as ann, HostilePeer() as peer:
         await peer.connect(ann)
         yield ann, peer, peer.open(QUERY)
+
+
+class Slow(HostilePeer):
+    """Answers a question piece by piece, as the test says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.protocols = (*self.protocols, QUERY)
+        self.asked: list[int] = []
+
+    def _on_data(self, stream_id: int, data: bytes) -> None:
+        super()._on_data(stream_id, data)
+        if self._negotiations[stream_id].protocol == QUERY:
+            self.asked.append(stream_id)
+
+
+async def in_pieces(ann: Node, slow: Slow, *pieces: int) -> list[bool]:
+    """Whether a question is open still after each so long piece of its answer, which takes as long
+    as an answer may."""
+    await slow.connect(ann)
+    await until(lambda: ann.peers, "it is known")
+    ask(ann, bytes(slow.key.peer_id), b"say something long")
+    await until(lambda: slow.asked, "it was put")
+    asking: Any = ann._driver.queries
+    ((_, question),) = asking._open.items()
+    answer, fates = frame(b"a" * 90_000), []
+    for piece in pieces:
+        slow.say(slow.asked[0], answer[:piece])
+        answer = answer[piece:]
+        await until(lambda: question._came == piece or not question.open, "it came")  # noqa: B023
+        question.stop_timer()
+        if question.open:
+            asking._time_out(question)
+        fates.append(question.open)
+    return fates
+
+
+@pytest.mark.parametrize(
+    ("pieces", "open_after", "said"),
+    [
+        ([16 << 10] * 5 + [90_000], [True] * 5 + [False], [b"a" * 90_000]),
+        ([16 << 10, 16 << 10, 16_000], [True, True, False], []),
+    ],
+)
+def test_a_long_answer_that_goes_on_has_more_time(
+    pieces: list[int], open_after: list[bool], said: list[bytes]
+) -> None:
+    """A large event over a slow line; who only drips is given up as one that says nothing."""
+
+    async def story() -> None:
+        async with parlour() as ann, Slow() as slow:
+            assert await in_pieces(ann, slow, *pieces) == open_after
+            assert (answers(ann), failures(ann)) == (said, [] if said else [NO_ANSWER])
+
+    run(story)
+
+
+def test_nobody_holds_a_question_up_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much comes each time."""
+    monkeypatch.setattr(queries, "_GOES_ON", 1000)
+
+    async def story() -> None:
+        async with parlour() as ann, Slow() as slow:
+            assert await in_pieces(ann, slow, *[1000] * 6) == [True] * 5 + [False]
+            assert failures(ann) == [NO_ANSWER]
+
+    run(story)
 
 
 def test_several_questions_on_one_stream_are_answered_one_after_the_other() -> None:

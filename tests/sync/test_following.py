@@ -22,6 +22,19 @@ def test_a_topic_is_followed_from_the_moment_of_its_subscription() -> None:
     assert again.since == {"news": 100_000_000}, "who comes again wants what it has missed"
 
 
+def test_who_subscribed_while_its_clock_was_ahead_wants_what_comes_now() -> None:
+    """And not what is published from then on, hours later."""
+    first, effects = Following(7), list[Any]()
+    first.on_notes(Loaded(7), effects)
+    first.subscribe("news", None, 7300.0, effects)
+    (kept,) = [effect.note for effect in effects if isinstance(effect, KeepNote)]
+    again = Following(7)
+    again.on_notes(Loaded(7, notes=(kept,)), effects)
+    again.subscribe("news", None, 200.0, effects)
+    assert again.since == {"news": 200_000_000}
+    assert int.from_bytes(effects[-1].note.value, "big") == 200_000_000, "and says so in a note"
+
+
 def test_who_was_stopped_in_the_midst_of_a_history_still_wants_the_rest() -> None:
     """What was asked for once is remembered, until something earlier is; a later date is not."""
     following, effects = Following(7), list[Any]()

@@ -8,14 +8,18 @@ from hypothesis import strategies as st
 
 from oracles import sync_pb2
 from rumormill.core.errors import DecodeError
+from rumormill.core.history import Key
 from rumormill.sync.messages import (
     MAX_SPANS,
     MAX_TOPICS,
     Body,
+    Events,
+    SentEvent,
     SyncMessage,
     decode_sync,
     encode_sync,
 )
+from rumormill.wire.protobuf import field_size
 from wire_samples import SALT, SYNC, TAG
 
 VECTORS: dict[str, Body] = dict(SYNC)
@@ -25,7 +29,26 @@ VECTORS: dict[str, Body] = dict(SYNC)
 def test_the_trace_knows_how_long_a_message_is(name: str) -> None:
     """Their bytes are those of `sync.vectors.json` (`tests/public/test_wire_vectors.py`)."""
     message = SyncMessage(VECTORS[name])
-    assert message.meta.size == len(encode_sync(message))
+    measured = message.meta
+    encoded = encode_sync(message)
+    assert measured.size == len(encoded)
+    assert message.meta == measured
+    assert decode_sync(encoded).meta == measured
+
+
+@given(st.lists(st.integers(0, 20_000), min_size=1, max_size=30), st.booleans())
+def test_events_are_told_from_what_stands_around_them(lengths: list[int], more: bool) -> None:
+    """However long they are: the length's own length is none of theirs."""
+    events = tuple([SentEvent(b"author", b"id", bytes(length), b"proof") for length in lengths])
+    message = SyncMessage(Events(events, Key(7, b"id") if more else None))
+    assert message.meta.data_size == sum([field_size(length_of(each)) for each in events])
+
+
+def length_of(event: SentEvent) -> int:
+    """What the reference makes of it."""
+    events = sync_pb2.SyncMessage().events.events
+    made = events.add(author=event.author, id=event.id, data=event.data, proof=event.proof)
+    return int(made.ByteSize())
 
 
 @given(st.binary(max_size=400))

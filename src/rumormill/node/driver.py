@@ -365,18 +365,15 @@ class Driver:
         self._swarm.take_hint(effect.peer, effect.addresses, informant)
 
     def _append(self, effect: effects.Append) -> None:
-        self._charge(effect.event)
+        cause = self._input
+        if type(cause) is Received:
+            self.intake.charge(cause.peer, effect.event, self._moment)
         self.journal.append(effect, self._loop.time() + self.clock.wall)
 
     def _validate(self, effect: effects.Validate) -> None:
-        self._charge(effect.event)
+        if type(self._input) is Received:  # and not what we have asked for
+            self.intake.charge(effect.received_from, effect.event, self._moment)
         self.on_validate(effect.event, effect.received_from)
-
-    def _charge(self, event: Event) -> None:
-        """Charge a peer for an event that it has sent, and not one that we have asked for."""
-        cause = self._input
-        if type(cause) is Received:
-            self.intake.charge(cause.peer, event, self._moment)
 
     def _refuse(self, effect: trace.Refuse) -> None:
         self._record((self._moment, self.id, effect))

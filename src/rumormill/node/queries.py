@@ -47,6 +47,12 @@ UNANSWERED: Final = "the peer ended without an answer"
 _OPEN_ON_STREAM: Final = 16
 """Questions of one stream that wait for answers; our choice: go asks one at a time."""
 
+_GOES_ON: Final = 16 << 10
+_LONGEST: Final = 6
+"""Bytes of a long answer that must come within each timeout of its question, and how many timeouts
+it may take; our choice: an event of a mebibyte comes over a line of 0.2 Mbit/s, and nobody holds a
+question up for more than a minute where an answer may take ten seconds."""
+
 _LINGERING: Final = 8
 """Streams of one connection whose peer has ended and waits for answers; our choice: together with
 as many questions at a time they stay within what a connection may have
@@ -195,6 +201,9 @@ class Queries:
             self.driver.feed(AskFailed(ask.peer, ask.number, reason))
 
     def _time_out(self, question: "Asking") -> None:
+        if question.goes_on():
+            question.timer = self._loop.call_later(question.ask.timeout, self._time_out, question)
+            return
         self.fail(question, NO_ANSWER)
         if question.stream is not None:
             question.stream.reset()
@@ -226,8 +235,9 @@ class Queries:
         """Send an answer; one to a question that is no longer open is forgotten."""
         asker, message = self._take(effect.number), effect.message
         if asker is not None:
+            framed = frame(self._encode(message))  # before the trace, which then knows its length
             self.driver.record(trace.SendRPC(asker.stream.connection.remote_peer, message.meta))
-            asker.send(frame(self._encode(message)))
+            asker.send(framed)
 
     def decline(self, effect: Decline) -> None:
         """Refuse a question by closing its stream, once all others on it are answered."""
@@ -310,6 +320,9 @@ class Asking(StreamHandler):
         """Whether the machine still waits for its end."""
         self.sent = False
         self.has_place = False
+        self._came = 0
+        """Bytes of the answer since its time was last extended, and how often that was."""
+        self._extended = 0
         self.stream: Stream | None = None
         self.timer: asyncio.TimerHandle | None = None
 
@@ -318,6 +331,12 @@ class Asking(StreamHandler):
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
+
+    def goes_on(self) -> bool:
+        """Whether its time is over in the midst of a long answer that comes: then there is more."""
+        came, self._came = self._came, 0
+        self._extended += 1
+        return self.open and came >= _GOES_ON and self._extended < _LONGEST
 
     def put(self, stream: Stream) -> None:
         """Send the question."""
@@ -352,6 +371,7 @@ class Asking(StreamHandler):
         if not self.open:
             return
         stream.connection.active = True
+        self._came += len(data)
         try:
             frames = self._frames.feed(data)
             if frames:

@@ -14,7 +14,7 @@ class SyncConfig(Config, frozen=True, kw_only=True):
     settle: float = 10.0
     """Seconds that an event is left to the protocol: what still spreads is not missing."""
     timeout: float = 10.0
-    """Seconds that an answer may take."""
+    """Seconds that an answer may take, and a long one that goes on for each 16 KiB of it."""
 
     def validate(self) -> None:
         """Refuse times that cannot be."""

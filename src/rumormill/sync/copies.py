@@ -1,8 +1,9 @@
 """Counting copies: which connected peers have an event of ours on their disks.
 
 A publisher that wants more than its own disk asks the peers, and asks again those that have not got
-it yet: an answer speaks of what is stored at that moment, and nobody remembers a question. Nothing
-of it is signed; it is as good as the peers are.
+it yet: an answer speaks of what is stored at that moment, and nobody remembers a question. Who does
+not answer keeps nobody waiting for the others. Nothing of it is signed; it is as good as the peers
+are.
 """
 
 from typing import Final
@@ -43,8 +44,10 @@ class Recount(msgspec.Struct, frozen=True):
 class _Count(msgspec.Struct):
     command: CountCopies
     holders: dict[PeerId, None] = {}
-    asked: int = 0
-    """Questions that are under way."""
+    asking: dict[PeerId, None] = {}
+    """Whose answers are awaited."""
+    rests: bool = False
+    """Whether its timer is set for another round."""
     pause: float = _FIRST_PAUSE
 
 
@@ -72,14 +75,16 @@ class Copies:
         if timer.last:
             self._end(timer.number, effects)
             return 0
-        left = [peer for peer in partners if peer not in count.holders]
-        chosen = self._randomness.sample(left, min(len(left), ASKED_AT_ONCE))
+        count.rests = False
+        left = [each for each in partners if each not in count.holders and each not in count.asking]
+        room = ASKED_AT_ONCE - len(count.asking)
+        chosen = self._randomness.sample(left, min(len(left), room))
         command = count.command
         for place, peer in enumerate(chosen):
             self._asked[first + place] = timer.number
             message = SyncMessage(Confirm(topic_tag(command.topic), (command.event_id,)))
             effects.append(Ask(peer, first + place, message, self._timeout))
-        count.asked = len(chosen)
+            count.asking[peer] = None
         return len(chosen)
 
     def on_answer(
@@ -91,24 +96,26 @@ class Copies:
             return False
         count = self._counts.get(asked)
         if count is not None:
-            count.asked -= 1
+            count.asking.pop(peer, None)
             if isinstance(body, Confirmed) and body.places:
                 count.holders[peer] = None
             if len(count.holders) >= count.command.copies:
                 self._end(asked, effects)
-            elif not count.asked:
+            else:
                 self._rest(asked, count, now, effects)
         return True
 
     def wake(self, now: float, effects: Effects) -> None:
         """Somebody has come who may be asked."""
         for number, count in self._counts.items():
-            if not count.asked:
-                self._rest(number, count, now, effects)
+            self._rest(number, count, now, effects)
 
     def _rest(self, number: int, count: _Count, now: float, effects: Effects) -> None:
-        effects.append(SetTimer(Recount(number), now + count.pause))
-        count.pause = min(2 * count.pause, _LONGEST_PAUSE)
+        """Ask again after a pause."""
+        if not count.rests:
+            count.rests = True
+            effects.append(SetTimer(Recount(number), now + count.pause))
+            count.pause = min(2 * count.pause, _LONGEST_PAUSE)
 
     def _end(self, number: int, effects: Effects) -> None:
         count = self._counts.pop(number)

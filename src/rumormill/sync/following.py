@@ -115,7 +115,7 @@ class Following:
     def _follow(self, topic: Topic, since: float | None, now: float, effects: Effects) -> None:
         asked = int(now * 1e6) if since is None else max(0, int(min(since, now) * 1e6))
         ever = self._ever.get(topic)
-        if ever is None or (since is not None and asked < ever):
+        if ever is None or asked < ever:  # which may be ahead: the clock was, and has been set back
             self._ever[topic] = ever = asked
             effects.append(KeepNote(_note(topic, ever)))
         if since is None:

@@ -187,17 +187,16 @@ class SyncMessage(msgspec.Struct, gc=False):
     @property
     def meta(self) -> RpcMeta:
         """What the trace says of this message."""
-        meta = self.cached_meta
-        if meta is None:
-            body, data = self.body, 0
-            if type(body) is Events:  # may hold hundreds: each is measured once
-                data = sum([field_size(_EVENT.size(each)) for each in body.events])
-                rest = Events((), body.next, body.place)
-                size = field_size(data + _BODIES[Events].size(rest))
-            else:
-                size = _MESSAGE.size(self)
-            meta = RpcMeta(size=size, data_size=data, operations=_OPERATIONS[type(body)])
-            self.cached_meta = meta
+        return self.cached_meta or self.measured(_MESSAGE.size(self))
+
+    def measured(self, size: int) -> RpcMeta:
+        """Note how many bytes it takes: whoever has these need not measure all that it holds."""
+        body, data = self.body, 0
+        if type(body) is Events:  # may hold hundreds: none is measured again
+            rest = Events((), body.next, body.place)
+            data = _content(size) - _BODIES[Events].size(rest)
+        meta = RpcMeta(size=size, data_size=data, operations=_OPERATIONS[type(body)])
+        self.cached_meta = meta
         return meta
 
     @property
@@ -412,14 +411,26 @@ _MESSAGE: Final = Schema(
 )
 
 
+def _content(size: int) -> int:
+    """How long a value is whose field takes so many bytes (`field_size`)."""
+    length = size - 2
+    while field_size(length) > size:
+        length -= 1
+    return length
+
+
 def encode_sync(message: SyncMessage) -> bytes:
     """Write a message, without the length that frames it on a stream."""
-    return _MESSAGE.encode(message)
+    encoded = _MESSAGE.encode(message)
+    message.measured(len(encoded))
+    return encoded
 
 
 def decode_sync(data: bytes) -> SyncMessage:
     """Read a message, without its length prefix."""
-    return _MESSAGE.decode(data)
+    message = _MESSAGE.decode(data)
+    message.measured(len(data))
+    return message
 
 
 SYNC_QUERIES: Final = QuerySpec(

@@ -1,4 +1,5 @@
-"""What is remembered of a connected peer: when it is asked next, and what it may still be asked."""
+"""What is remembered of a connected peer: when it is asked next, what it may still be asked, and
+the timers for both."""
 
 from typing import Final
 
@@ -14,6 +15,19 @@ _LONGEST: Final = 3600.0
 _SPARE: Final = 256
 """What is left of the budget with a partner: its account may lag behind ours by a quarter of a
 second, since questions arrive later than they are put."""
+
+
+class Tick(msgspec.Struct, frozen=True):
+    """The timer of sync."""
+
+
+TICK: Final = Tick()
+
+
+class AskNow(msgspec.Struct, frozen=True):
+    """The timer of a question that our budget with the partner did not allow."""
+
+    number: int
 
 
 class Partner(msgspec.Struct):

@@ -13,7 +13,6 @@ differs and gives nothing is left alone, the longer the more often that happens.
 
 from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
 from rumormill.core import inputs, trace
@@ -42,7 +41,7 @@ from rumormill.sync.copies import Copies, CountCopies, Recount
 from rumormill.sync.following import Following, Remember
 from rumormill.sync.gaps import Gaps
 from rumormill.sync.messages import MAX_TOPICS, SALT_BYTES, Body, Offer, SyncMessage
-from rumormill.sync.partner import Partner
+from rumormill.sync.partner import TICK, AskNow, Partner, Tick
 from rumormill.sync.session import COMPLETE, EQUAL, IN_VAIN, LEFT, Arrived, Session
 from rumormill.sync.wishes import SyncNow, Wishes
 
@@ -69,19 +68,6 @@ _AUDITED: Final = 1 / 8
 bytes each."""
 _OFFERED_TO: Final = 8
 """Peers that are told of news; our choice: a mesh's degree."""
-
-
-class _Tick(msgspec.Struct, frozen=True):
-    """The timer of sync."""
-
-
-_TICK: Final = _Tick()
-
-
-class _AskNow(msgspec.Struct, frozen=True):
-    """The timer of a question that our budget with the partner did not allow."""
-
-    number: int
 
 
 CONCERNS: Final = frozenset(
@@ -160,10 +146,10 @@ class SyncedPeer:
     def _handle_own(self, event: Input, now: float, effects: Effects) -> bool:
         """Take an input of sync's own; false for what is the protocol's."""
         match event:
-            case inputs.TimerFired(timer=_Tick()):
+            case inputs.TimerFired(timer=Tick()):
                 self._tick_at = float("inf")
                 self._on_tick(now, effects)
-            case inputs.TimerFired(timer=_AskNow(number=number)):
+            case inputs.TimerFired(timer=AskNow(number=number)):
                 if (session := self._waiting(number)) is not None and session.asked is not None:
                     self._ask(session, session.asked, now, effects)
             case inputs.TimerFired(timer=Recount() as timer):
@@ -254,7 +240,7 @@ class SyncedPeer:
     def _wake(self, at: float, effects: Effects) -> None:
         if at < self._tick_at:
             self._tick_at = at
-            effects.append(SetTimer(_TICK, at, patient=not self._hurries()))
+            effects.append(SetTimer(TICK, at, patient=not self._hurries()))
 
     def _hurries(self) -> bool:
         """Whether somebody waits, or something is known to be missing."""
@@ -368,7 +354,7 @@ class SyncedPeer:
         self._numbers[number] = session.peer
         wait = self._partners[session.peer].wait(body, now)
         if wait:
-            effects.append(SetTimer(_AskNow(number), now + wait))
+            effects.append(SetTimer(AskNow(number), now + wait))
         else:
             message = SyncMessage(body)
             effects.append(Ask(session.peer, number, message, self._config.timeout))
