@@ -16,6 +16,7 @@ from rumormill.core.errors import ConfigError
 from rumormill.core.ids import Topic
 from rumormill.log import files, reader
 from rumormill.log.check import valid_epoch
+from rumormill.log.errors import translated
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import Retention, TopicExtent
 from rumormill.log.retention import give_back
@@ -116,6 +117,11 @@ def compact(log: EventLog, *, old: bool = False) -> int:
     home = log.home
     if home is None:
         return 0
+    with translated(str(home)):
+        return _compact(log, home, old=old)
+
+
+def _compact(log: EventLog, home: Path, *, old: bool) -> int:
     before = _used(home)
     writer = log.writer()
     give_back(writer)
