@@ -54,15 +54,15 @@ def backup(home: Path | str, to: Path | str) -> Report:
     source = _valid_database(home)
     with translated(str(to)):
         to.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=f".{to.name}-", dir=to.parent))
+        made = Path(tempfile.mkdtemp(prefix=f".{to.name}-", dir=to.parent))
         try:
-            _copy_store(source, draft, _FIRST)
-            _copy_files(home, draft)
-            report = _verified(draft)
-            draft.rename(to)
+            _copy_store(source, made, _FIRST)
+            _copy_files(home, made)
+            report = _verified(made)
+            made = made.rename(to)
             files.sync_directory(to.parent)
         except BaseException:
-            shutil.rmtree(draft, ignore_errors=True)
+            shutil.rmtree(made, ignore_errors=True)
             raise
     return report
 
