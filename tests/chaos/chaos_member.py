@@ -3,18 +3,19 @@
 import asyncio
 import contextlib
 import json
+import math
 import os
 import random
 import resource
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from chaos_checker import Kept, Seen, Violation
+from chaos_checker import Backup, Kept, Seen, Violation
 from chaos_node import GAVE_UP, Life
 from disk import Disk, Rule
 
@@ -44,9 +45,11 @@ class Member:
         self.errors: list[str] = []
         self.topics = dict(first_life.topics)
         self.clock = 0.0
-        self.lives = self.gave_up = self.held_down = 0
+        self.lives = self.gave_up = self.held_down = self.imported = 0
         self.publishing = False
-        self.extent: dict[str, int] | None = None
+        self.extent: dict[str, tuple[int, int, int]] | None = None
+        self.takes = ""
+        """The exported file that its first life begins with."""
         self.look: dict[str, Any] | None = None
         self.entered = self.quiet = False
         self._topics_entered = 0
@@ -59,6 +62,12 @@ class Member:
         self._turn = asyncio.Lock()
         self._expected = 0
         self._restarts: dict[asyncio.Task[None], None] = {}
+        self.exported: dict[str, None] = {}
+        self.needs_repair, self.upkept = False, True
+        self._before_backup = 0
+        self._restoring: dict[str, int] = {}
+        """Where the copy ends that is being restored, by topic."""
+        self._imported = False
 
     # Its process.
 
@@ -69,15 +78,19 @@ class Member:
                 return
             self.lives += 1
             self._expected = self._topics_entered = 0
-            self.entered, self.quiet = False, not self.publishing
+            self.entered, self.quiet, self.upkept = False, not self.publishing, True
             self.extent = self.look = None
             life = msgspec.structs.replace(
                 self._first_life,
                 word=f"{self.name}.{self.lives}",
                 topics=self.topics,
-                since={topic: len(places) for topic, places in self.seen.given.items()},
+                since={topic: places[-1][0] + 1 for topic, places in self.seen.given.items()},
                 clock=self.clock,
+                damaged=bool(self.seen.damaged),
+                retained=self.seen.least is not None,
+                takes=self.takes,
             )
+            self.takes = ""
             self.process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 SCRIPT,
@@ -91,6 +104,8 @@ class Member:
             self._watch = asyncio.ensure_future(self._follow(self.process))
             if self.publishing:
                 self.tell("publish")
+            else:  # perhaps since it was being started, when it heard nothing
+                self.quiet = True
 
     async def _follow(self, process: asyncio.subprocess.Process) -> None:
         """Hear everything that a process says; one that ends by itself is started again."""
@@ -128,8 +143,9 @@ class Member:
         """Take down one line."""
         seen = self.seen
         if what == "given":
-            label, offset, id_, name = rest
+            label, offset, id_, name, date = rest
             seen.given.setdefault(label, []).append((offset, id_, name))
+            seen.dates[id_] = date
         elif what == "try":
             seen.tried[rest[1]] = rest[0]
         elif what == "kept":
@@ -155,9 +171,60 @@ class Member:
             self.quiet = True
         elif what == "extent":
             (self.extent,) = rest
+            for label, (first, _, window) in rest[0].items():
+                seen.first[label], seen.window[label] = first, window
         elif what == "look":
             (self.look,) = rest
+        else:
+            self._hear_of_upkeep(what, *rest)
         self._changed()
+
+    def _hear_of_upkeep(self, what: str, *rest: Any) -> None:
+        """Take down one line about the log as a whole."""
+        seen = self.seen
+        if what == "backing up":
+            self._before_backup = len(seen.kept)
+        elif what == "backed up":
+            seen.backups[rest[0]] = Backup(self._before_backup)
+        elif what == "damaging":
+            seen.damaged[rest[0], rest[1]] = None
+            self.needs_repair = True
+        elif what == "repaired":
+            self.needs_repair = False
+        elif what == "restoring":
+            (self._restoring,) = rest
+        elif what == "imported":
+            self.imported += rest[0]
+            self._imported = True
+        elif what == "retaining":
+            seen.least = min(rest[0], rest[0] if seen.least is None else seen.least)
+        elif what == "upkept":
+            self.upkept = True
+        elif what == "exported":
+            self.exported[rest[0]] = None
+        elif what == "losses":
+            self.note_losses(rest[0])
+            self._restoring, self._imported = {}, False
+
+    def note_losses(self, losses: Mapping[str, tuple[int, list[tuple[int, int]]]]) -> None:
+        """Offsets that are empty: what was damaged, or what a restored copy does not have.
+
+        A copy that was made before that may bring them back.
+        """
+        seen = self.seen
+        for label, (first, ranges) in losses.items():
+            empty = {(label, each) for start, end in ranges for each in range(start, end)}
+            back = [each for each in seen.lost if each[0] == label and each[1] >= first]
+            for each in back:
+                if each not in empty:
+                    del seen.lost[each]
+            new = empty - seen.lost.keys()
+            seen.lost |= dict.fromkeys(new, len(seen.tried))
+            limit = 0 if self._imported else self._restoring.get(label, math.inf)
+            wrong = sorted(at for _, at in new - seen.damaged.keys() if at < limit)
+            if wrong:
+                text = f"{label} offsets {wrong} were given up, and nobody asked for that"
+                self.faults.append(Violation("gave up", self.name, text))
 
     def tell(self, request: str) -> None:
         """Ask the process for something; a dead one hears nothing."""

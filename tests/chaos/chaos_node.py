@@ -5,11 +5,12 @@ written in one piece after the fact that it states (`try` alone comes before it)
 
     ["opening"], ["ready"], ["topic", label, name]
     ["try", label, content], ["kept", label, offset, id, content], ["refused", error, text, bare]
-    ["given", label, offset, id, content], ["read", label, [[offset, id, content], ...]]
-    ["quiet"], ["look", state], ["extent", {label: next offset}], ["failed", error, text]
+    ["given", label, offset, id, content, date], ["read", label, [[offset, id, content], ...]]
+    ["quiet"], ["look", state], ["failed", error, text]
+    ["extent", {label: [first offset, end of what can be read, from which date on all is there]}]
 
 Requests are lines on stdin: `publish`, `quiet`, `look`, `extent`, `clock SECONDS`, `full`, `room`,
-and `stacks`, which writes to stderr what everything waits for.
+those of `chaos_upkeep`, and `stacks`, which writes to stderr what everything waits for.
 The process ends in order when stdin does, with `GAVE_UP` when its log can store nothing any more,
 and never outlives the suite.
 """
@@ -19,20 +20,22 @@ import contextlib
 import ctypes
 import faulthandler
 import itertools
-import json
-import os
 import signal
 import sys
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
+from chaos_say import say
+from chaos_upkeep import Upkeep
 
 from rumormill.core.errors import LocalError, RumormillError
 from rumormill.core.event import Event
-from rumormill.log.errors import DiskFullError, StoreError
+from rumormill.core.history import stamp_of
+from rumormill.log import repair
+from rumormill.log.errors import CorruptLogError, DamagedRangeError, DiskFullError, StoreError
 from rumormill.node.config import NodeConfig
 from rumormill.node.node import Node
 from rumormill.node.subscription import Subscription
@@ -105,6 +108,12 @@ class Life(msgspec.Struct, frozen=True, kw_only=True):
     publishers: int = 2
     pause: float = 0.03
     """Seconds between two events of a publisher."""
+    damaged: bool = False
+    """Whether the suite has damaged its log at some time: then it may need a repair."""
+    retained: bool = False
+    """Whether retention has deleted of its log at some time."""
+    takes: str = ""
+    """The exported file that it imports before it enters its topics."""
 
 
 def content_of(name: str) -> bytes:
@@ -118,11 +127,6 @@ def name_in(data: bytes) -> str:
     """The name in a content, marked where the rest of the content is another."""
     name = data.partition(b"|")[0].decode(errors="replace")
     return name if data == content_of(name) else f"damaged {name[:80]}"
-
-
-def say(*what: object) -> None:
-    """Write one line at once."""
-    os.write(1, f"{json.dumps(what)}\n".encode())
 
 
 class Clock:
@@ -155,6 +159,8 @@ class Peer:
         self.life = life
         self.clock = clock
         self.topics = dict(life.topics)
+        if life.protocol != "pulsarcast":  # where a topic's name is made with it
+            self.topics = {label: label for label in life.topics}
         self.node = Node(
             life.home,
             listen=life.listen,
@@ -169,6 +175,8 @@ class Peer:
         self.at_work = 0
         self.requests: list[asyncio.Task[None]] = []
         self.failed = asyncio.Event()
+        self.upkeep = Upkeep(self.node, self.topics)
+        self.damaged, self.retained = life.damaged, life.retained
 
     def gives_up(self, error: StoreError) -> None:
         """The log stores nothing any more: nothing but a new start helps."""
@@ -203,9 +211,23 @@ class Peer:
     async def listen(self, label: str) -> None:
         """Tell of each event that arrives, behind those that former lives were given."""
         topic = self.topics[label]
-        say("read", label, [_told(event) for event in await self.node.history(topic)])
-        async for event in await self.subscribe(label, topic):
-            say("given", label, *_told(event))
+        with self.bearing_damage():
+            say("read", label, [_told(event) for event in await self.node.history(topic)])
+        events = await self.subscribe(label, topic)
+        while True:
+            with self.bearing_damage():
+                async for event in events:
+                    say("given", label, *_told(event), stamp_of(event))
+            await asyncio.sleep(0.05)
+
+    @contextlib.contextmanager
+    def bearing_damage(self) -> Iterator[None]:
+        """What the suite has damaged is refused, until the log is repaired."""
+        try:
+            yield
+        except DamagedRangeError:
+            if not self.damaged:
+                raise
 
     async def subscribe(self, label: str, topic: str) -> Subscription:
         """Subscribe, as soon as the disk has room for the note of it."""
@@ -220,7 +242,6 @@ class Peer:
         for label, name in self.topics.items():
             if self.life.protocol != "pulsarcast":
                 await self.node.create_topic(label)
-                self.topics[label] = label
             elif not name:
                 allowed = "anyone" if label == "open" else ["author"]
                 made = await self.node.create_topic(
@@ -292,8 +313,14 @@ class Peer:
         elif request == "look":
             say("look", await self.look())
         elif request == "extent":
-            extents = {label: self.node.log.topic(name) for label, name in self.topics.items()}
-            say("extent", {label: each.next_offset for label, each in extents.items() if each})
+            extents = await asyncio.to_thread(self.upkeep.extents, windows=self.retained)
+            say("extent", extents)
+        elif request in self.upkeep.work:
+            self.damaged |= request == "damage"
+            self.retained |= request == "retain"
+            await self.upkeep.do(request, *words)
+        elif request == "finish":
+            await self.upkeep.finish()
         elif request == "clock":
             self.clock.ahead = float(words[0])
         elif request == "stacks":
@@ -336,7 +363,10 @@ class Peer:
 
     async def take_part(self) -> None:
         """Enter the topics, read, publish and listen."""
+        if self.life.takes:
+            await self.upkeep.do("import", self.life.takes)
         await self.enter()
+        self.upkeep.tell_losses()
         works = [self.listen(label) for label in self.topics]
         works += [self.publish(worker) for worker in range(self.life.publishers)]
         try:
@@ -354,10 +384,19 @@ async def main(life: Life, clock: Clock) -> int:
     say("opening")
     peer = Peer(life, clock)
     try:
-        await peer.node.start()
+        try:
+            await peer.node.start()
+        except CorruptLogError:
+            if not life.damaged:
+                raise
+            await asyncio.to_thread(repair, life.home)
+            peer = Peer(life, clock)
+            await peer.node.start()
     except StoreError as error:
         peer.gives_up(error)
         return GAVE_UP
+    if life.damaged:
+        say("repaired")
     try:
         await peer.live()
     finally:

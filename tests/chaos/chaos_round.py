@@ -7,6 +7,8 @@ and limits are lifted. The network may settle, every node ends in order, and its
 import asyncio
 import contextlib
 import errno
+import itertools
+import math
 import resource
 import signal
 import time
@@ -16,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 import msgspec
-from chaos_checker import Place, Violation, check
+from chaos_checker import Place, Violation, check, owed
 from chaos_links import Network
 from chaos_member import Member
 from chaos_node import Life, name_in
@@ -38,6 +40,8 @@ TOPICS = {"pulsarcast": ("open", "asked")}
 
 PATIENCE = 90.0
 """Seconds for a network to begin and to end: a loaded machine is slow."""
+EXPORT = 15.0
+"""Seconds within which a file is written, if at all."""
 PROMISED = 60.0
 """Seconds after the last fault within which everybody has everything."""
 
@@ -54,6 +58,8 @@ class Outcome(msgspec.Struct, kw_only=True):
     refused: dict[str, int]
     lives: int
     gave_up: int
+    upkeep: dict[str, int]
+    """What it did: copies, offsets that were given up or deleted, events that were imported."""
     settled_in: float
 
     @property
@@ -79,6 +85,7 @@ class Round:
         self._members: list[Member] = []
         self._settled = asyncio.Event()
         self._settled_in = 0.0
+        self._numbers = itertools.count(1)
 
     async def run(self) -> Outcome:
         """Carry the schedule out; no process is left, whatever happens."""
@@ -93,20 +100,29 @@ class Round:
                 await self._end()
             finally:
                 await asyncio.gather(*[member.end() for member in self._members])
-        seen = {member.name: member.seen for member in self._peers}
-        for number, member in enumerate(self._peers):
+        for member in self._peers:
             await member.cut_power(0)
-            found = await asyncio.to_thread(
-                read_log, self._home(number), self.schedule.protocol, member.topics
-            )
-            member.seen.stored, faults = found
-            self.violations += [Violation("damaged", member.name, text) for text in faults]
+            await asyncio.to_thread(self._read, member)
+        seen = {member.name: member.seen for member in self._peers}
         self.violations += check(seen)
         for member in self._members:
             self.violations += member.faults
             self.violations += tracebacks(member)
             (self.folder / member.name / "stderr").write_text("\n".join(member.errors))
         return self._outcome()
+
+    def _read(self, member: Member) -> None:
+        """Read what is left of a node: its log, and the copies that it made."""
+        seen, protocol = member.seen, self.schedule.protocol
+        home = self._home(self._members.index(member))
+        found = read_log(home, protocol, member.topics)
+        seen.stored, seen.first, seen.window = found.stored, found.first, found.window
+        member.note_losses(found.losses)
+        self.violations += [Violation("damaged", member.name, text) for text in found.faults]
+        for place, copy in seen.backups.items():
+            found = read_log(Path(place), protocol, member.topics)
+            copy.has = found.stored
+            self.violations += [Violation("bad copy", place, text) for text in found.faults]
 
     def _outcome(self) -> Outcome:
         peers = self._members
@@ -119,6 +135,12 @@ class Round:
             refused=dict(sum((each.refused for each in peers), Counter())),
             lives=sum(each.lives for each in peers),
             gave_up=sum(each.gave_up for each in peers),
+            upkeep={
+                "copies": sum(len(each.seen.backups) for each in peers),
+                "given up": sum(len(each.seen.lost) for each in peers),
+                "deleted": sum(sum(each.seen.first.values()) for each in peers),
+                "imported": sum(each.imported for each in peers),
+            },
             settled_in=round(self._settled_in, 2),
         )
 
@@ -164,7 +186,8 @@ class Round:
 
     async def _begin(self) -> bool:
         """Start everybody who is not late, and wait until all are there."""
-        late = [fault.nodes[0] for fault in self.schedule.faults if fault.kind == "late"]
+        faults = self.schedule.faults
+        late = [each.nodes[0] for each in faults if each.kind in ("late", "newcomer")]
         early = [each for number, each in enumerate(self._members) if number not in late]
         author = self._members[0]
         if self.schedule.protocol == "pulsarcast":
@@ -213,32 +236,37 @@ class Round:
         began = time.monotonic()
         peers = self._peers
         await self._until(lambda: all(each.runs and each.quiet for each in peers), "silence")
-        await self._until(self._complete, "what was promised", PROMISED)
-        if self.schedule.protocol == "skipring":
-            await self._until_ring(peers)
+        for member in peers:
+            member.upkept = False
+            if member.needs_repair:  # the one that was tried came to nothing, in another fault
+                member.tell("repair")
+            member.tell("finish")
+        await self._until(lambda: all(each.upkept for each in peers), "the end of all upkeep")
+        await self._until(lambda: not any(each.needs_repair for each in peers), "every repair")
         async with self._asking("extent"):
+            await self._until(self._complete, "what was promised", PROMISED)
+            if self.schedule.protocol == "skipring":
+                await self._until_ring(peers)
             await self._until(lambda: all(map(_has_read, peers)), "the end of every log")
         self._settled_in = time.monotonic() - began
 
     def _complete(self) -> bool:
         """Whether every application was given what it must be given."""
-        peers = self._peers
-        given = [
-            {(topic, id_) for topic, places in each.seen.given.items() for _, id_, _ in places}
-            for each in peers
-        ]
-        acknowledged = {(kept.topic, kept.id) for each in peers for kept in each.seen.kept}
-        return all(acknowledged <= each for each in given)
+        seen = {each.name: each.seen for each in self._peers}
+        given = {name: each.ids(each.given) for name, each in seen.items()}
+        return next(iter(owed(seen, given)), None) is None
 
     async def _until_ring(self, peers: list[Member]) -> bool:
-        """Wait until labels are the first n, each once, and all histories have one root hash."""
+        """Wait until labels are the first n, each once, and all histories have one root hash: those
+        that have all of it."""
         wanted = sorted(text_of(label_of(number)) for number in range(len(peers)))
 
         def right() -> bool:
             for topic in peers[0].topics:
                 views = [each.look[topic] for each in peers if each.look]
                 labels = sorted(str(label) for label, _ in views)
-                if labels != wanted or len({root for _, root in views}) > 1:
+                whole = {each.look[topic][1] for each in peers if each.look and not each.seen.least}
+                if labels != wanted or len(whole) > 1:
                     return False
             return True
 
@@ -309,6 +337,26 @@ class Round:
         """It was never there before."""
         yield
         await self._members[fault.nodes[0]].start()
+
+    @contextlib.asynccontextmanager
+    async def newcomer(self, fault: Fault) -> AsyncIterator[None]:
+        """It was never there before, and begins with what the first node has written to a file."""
+        yield
+        newcomer, first = self._members[fault.nodes[0]], self._members[0]
+        newcomer.takes = await self._exported(first)
+        await newcomer.start()
+
+    async def _exported(self, member: Member) -> str:
+        """A file with the log of a node; nothing if that is down or does not do it."""
+        file = str(self.folder / f"{member.name}-{next(self._numbers)}.parquet")
+        life = member.lives
+        member.tell(f"export {file}")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(EXPORT):
+                while file not in member.exported and member.process and member.lives == life:
+                    self._changed.clear()
+                    await self._changed.wait()
+        return file if file in member.exported else ""
 
     @contextlib.asynccontextmanager
     async def pause(self, fault: Fault) -> AsyncIterator[None]:
@@ -436,6 +484,53 @@ class Round:
         yield
         victim.limit(resource.RLIMIT_NOFILE, None)
 
+    @contextlib.asynccontextmanager
+    async def backup(self, fault: Fault) -> AsyncIterator[None]:
+        """It copies its home."""
+        self._members[fault.nodes[0]].tell(f"backup {self._copy(fault)}")
+        yield
+
+    @contextlib.asynccontextmanager
+    async def restore(self, fault: Fault) -> AsyncIterator[None]:
+        """It copies its home, and takes the copy back while it runs."""
+        victim, copy = self._members[fault.nodes[0]], self._copy(fault)
+        victim.tell(f"backup {copy}")
+        yield
+        victim.tell(f"restore {copy}")
+
+    @contextlib.asynccontextmanager
+    async def repair(self, fault: Fault) -> AsyncIterator[None]:
+        """An event of its log is damaged, and given up while it runs, or before it runs again."""
+        victim = self._members[fault.nodes[0]]
+        victim.tell(f"damage {fault.amount}")
+        yield
+        victim.tell("repair")
+
+    @contextlib.asynccontextmanager
+    async def retain(self, fault: Fault) -> AsyncIterator[None]:
+        """It deletes all but the newest events of each topic."""
+        self._members[fault.nodes[0]].tell(f"retain {int(fault.amount)}")
+        yield
+
+    @contextlib.asynccontextmanager
+    async def compact(self, fault: Fault) -> AsyncIterator[None]:
+        """It gives back space, and what repairs and restores have put aside."""
+        self._members[fault.nodes[0]].tell("compact")
+        yield
+
+    @contextlib.asynccontextmanager
+    async def take_back(self, fault: Fault) -> AsyncIterator[None]:
+        """It writes its log to a file, and imports that later."""
+        victim = self._members[fault.nodes[0]]
+        file = await self._exported(victim)
+        yield
+        if file:
+            victim.tell(f"import {file}")
+
+    def _copy(self, fault: Fault) -> Path:
+        """A place on the victim's own disk."""
+        return self._home(fault.nodes[0]).with_name(f"copy-{next(self._numbers)}")
+
 
 FAULTS: dict[str, Callable[[Round, Fault], contextlib.AbstractAsyncContextManager[None]]] = {
     "kill": Round.kill,
@@ -455,6 +550,13 @@ FAULTS: dict[str, Callable[[Round, Fault], contextlib.AbstractAsyncContextManage
     "clock": Round.clock,
     "clock-restart": Round.clock_restart,
     "descriptors": Round.descriptors,
+    "backup": Round.backup,
+    "restore": Round.restore,
+    "repair": Round.repair,
+    "retain": Round.retain,
+    "compact": Round.compact,
+    "import": Round.take_back,
+    "newcomer": Round.newcomer,
 }
 
 
@@ -463,7 +565,10 @@ def _has_read(member: Member) -> bool:
     if member.extent is None:
         return False
     given = member.seen.given
-    return all(len(given.get(topic, ())) >= end for topic, end in member.extent.items())
+    return all(
+        first == end or (topic in given and given[topic][-1][0] + 1 >= end)
+        for topic, (first, end, _) in member.extent.items()
+    )
 
 
 def _state(member: Member) -> str:
@@ -474,7 +579,7 @@ def _state(member: Member) -> str:
 
 def _counts(member: Member) -> str:
     given = {topic: len(places) for topic, places in member.seen.given.items()}
-    return f"{len(member.seen.kept)} kept, given {given} of {member.extent}"
+    return f"{len(member.seen.kept)} kept, given {given}, log {member.extent}"
 
 
 OUT_OF_DESCRIPTORS = (
@@ -504,25 +609,37 @@ def tracebacks(member: Member) -> list[Violation]:
     ]
 
 
-def read_log(
-    home: Path, protocol: str, topics: dict[str, str]
-) -> tuple[dict[str, list[Place]], list[str]]:
+class Found(msgspec.Struct):
     """What a log has, by label of the topic, and what is wrong with it."""
+
     stored: dict[str, list[Place]] = {}
+    first: dict[str, int] = {}
+    window: dict[str, int] = {}
+    losses: dict[str, tuple[int, list[tuple[int, int]]]] = {}
     faults: list[str] = []
+
+
+def read_log(home: Path, protocol: str, topics: dict[str, str]) -> Found:
+    """Read a log to its end."""
+    found = Found()
     try:
-        with EventLog(home) as log:
+        with EventLog(home) as log, log.histories() as histories:
             for label, topic in topics.items():
-                info = log.topic(topic)
-                if info is None:
+                info, history = log.topic(topic), histories.history(topic)
+                if info is None or history is None:
                     continue
-                events = [event for chunk in log.chunks(topic) for event in chunk]
-                stored[label] = [(e.offset, e.id.hex(), name_in(e.data)) for e in events]
-                faults += PROOFS.get(protocol, _no_proof)(home, log, topic, events)
-            faults += [each.sentence() for each in log.verify().findings]
+                events = log.read_since(topic, -math.inf, 1 << 30, 1 << 40)
+                found.stored[label] = [(e.offset, e.id.hex(), name_in(e.data)) for e in events]
+                found.first[label], found.window[label] = (
+                    info.first_offset,
+                    history.window.keep_from,
+                )
+                found.losses[label] = info.first_offset, log.losses(topic)
+                found.faults += PROOFS.get(protocol, _no_proof)(home, log, topic, events)
+            found.faults += [each.sentence() for each in log.verify().findings]
     except StoreError as error:
-        faults.append(str(error))
-    return stored, faults
+        found.faults.append(str(error))
+    return found
 
 
 def _no_proof(home: Path, log: EventLog, topic: str, events: list[Event]) -> list[str]:
@@ -538,8 +655,9 @@ def _links_are_whole(home: Path, log: EventLog, topic: str, events: list[Event])
     verifier = HistoryVerifier(view.topic.cid, SignatureVerifier(), view.topic)
     for event in events:
         verifier.check(event)
-    report = verifier.report()
-    if report.is_whole:
+    report, info = verifier.report(), log.topic(topic)
+    is_cut = log.losses(topic) or (info and info.first_offset)
+    if report.is_whole or (is_cut and not report.faults):
         return []
     return [f"the history of {topic} has {len(report.gaps)} gaps, {len(report.faults)} faults"]
 

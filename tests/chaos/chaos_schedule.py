@@ -23,7 +23,8 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whom it befalls: the victim, the two ends of a link, or one side of a partition."""
     amount: float = 0.0
     """Of a step of the clock: seconds. Of a power cut: a seed for what of the unflushed is left,
-    or 0 for nothing."""
+    or 0 for nothing. Of damage to be repaired: where, as a part of the log. Of retention: how many
+    events stay."""
 
 
 class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -69,6 +70,13 @@ KINDS: Final = {
     "clock": 2,
     "clock-restart": 1,
     "descriptors": 2,
+    "backup": 1,
+    "restore": 2,
+    "repair": 2,
+    "retain": 1,
+    "compact": 1,
+    "import": 1,
+    "newcomer": 1,
 }
 """What happens, and how often in comparison: docs/contributing.md says what each is."""
 
@@ -102,6 +110,10 @@ def _draw(
         amount = dice.choice(CLOCK_STEPS.get(protocol, ANY_STEP))
     if kind == "power-cut":
         amount = float(dice.randrange(4))
-    if kind == "late":  # not the first, who makes the topics, nor the supervisor
+    if kind == "repair":
+        amount = round(dice.random(), 3)
+    if kind == "retain":
+        amount = float(dice.choice((1, 10, 40)))
+    if kind in ("late", "newcomer"):  # not the first, who makes the topics, nor the supervisor
         at, nodes = 0.0, [dice.randrange(1, size - (protocol == "skipring"))]
     return Fault(kind, at, lasts, tuple(nodes), amount)

@@ -109,7 +109,8 @@ class Suite:
         )
         if outcome.ok:
             return
-        for violation in outcome.violations[:SHOWN]:
+        rarest = sorted(outcome.violations, key=lambda each: outcome.kinds[each.partition(":")[0]])
+        for violation in rarest[:SHOWN]:
             say(f"       {violation}")
         say(f"       in all: {outcome.kinds}")
         say(f"       schedule: {schedule.text()}")
@@ -148,7 +149,9 @@ class Suite:
         totals = summary(self.outcomes)
         names = list(totals["protocols"])
         named = {row for name in names for row in totals["protocols"][name]}
-        rows = sorted(named, key=lambda row: (row.split(":")[0] in ("fault", "refused"), row))
+        rows = sorted(
+            named, key=lambda row: (row.split(":")[0] in ("fault", "refused", "upkeep"), row)
+        )
         rows = [*HEAD, *(row for row in rows if row not in HEAD)]
         say("")
         say(" " * 32 + "".join(f"{name:>12}" for name in names))
@@ -163,7 +166,10 @@ class Suite:
         )
 
 
-VERDICTS = ("lost", "lost elsewhere", "repeated", "moved", "gap", "not given", "unknown", "forked")
+VERDICTS = (
+    *("lost", "lost elsewhere", "repeated", "moved", "reused", "gap", "not given", "unknown"),
+    *("forked", "gave up", "overdone", "not copied"),
+)
 """Rows that are shown also when they are nought: what the suite is about."""
 
 
@@ -185,6 +191,8 @@ def summary(outcomes: list[tuple[int, Outcome]]) -> dict[str, dict[str, dict[str
             row[kind] += count if kind not in VERDICTS else 0
         row["processes started"] += outcome.lives
         row["logs failed, node restarted"] += outcome.gave_up
+        for work, count in outcome.upkeep.items():
+            row[f"upkeep: {work}"] += count
         for fault in outcome.schedule.faults:
             row[f"fault: {fault.kind}"] += 1
         for reason, count in outcome.refused.items():

@@ -17,7 +17,8 @@
  * The file of faults is read before each operation, so that they can be changed at any time. Each of
  * its lines is a rule: OPERATION ERROR FIRST LAST PATTERN. It strikes the operations number FIRST to
  * LAST (0: all from FIRST on) of those that it fits, counted from the moment when this process has
- * first seen the line. OPERATION is open, write, cut (truncate), name (rename, link, unlink, mkdir),
+ * first seen the line, as long as it is there. Who wants to know whether a rule has struck finds a byte
+ * for each time in the file DISK_FAULTS with `.struck` behind it. OPERATION is open, write, cut (truncate), name (rename, link, unlink, mkdir),
  * sync, or any. ERROR is an errno, or 0: the process is killed before the operation is carried out.
  */
 #define _GNU_SOURCE
@@ -132,6 +133,29 @@ static void note(char kind, uint64_t inode, uint64_t place, const char *name, co
         abort(); /* a disk that lies about itself is no use */
 }
 
+/* Forget the counts of lines that are not there any more: such a line counts anew when it comes back. */
+static void forget_rules(const char *text) {
+    int kept = 0;
+    for (int at = 0; at < rule_count; at++) {
+        const char *line = strstr(text, rules[at].line);
+        if (line && kept != at)
+            rules[kept] = rules[at];
+        kept += line != NULL;
+    }
+    rule_count = kept;
+}
+
+static void tell_strike(void) {
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s.struck", faults);
+    int file = (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+    if (file >= 0) {
+        if (syscall(SYS_write, file, ".", 1) != 1)
+            abort();
+        syscall(SYS_close, file);
+    }
+}
+
 /* The errno that the next operation shall fail with; 0 if it is to be carried out. */
 static int fault(const char *operation, const char *name) {
     char text[8192];
@@ -141,6 +165,7 @@ static int fault(const char *operation, const char *name) {
     long length = syscall(SYS_read, file, text, sizeof text - 1);
     syscall(SYS_close, file);
     text[length > 0 ? length : 0] = 0;
+    forget_rules(text);
     int found = 0;
     char *rest;
     for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
@@ -157,10 +182,12 @@ static int fault(const char *operation, const char *name) {
         if (at == rule_count) {
             if (at == MOST_RULES || strlen(line) >= RULE_BYTES)
                 abort();
+            rules[rule_count].seen = 0;
             strcpy(rules[rule_count++].line, line);
         }
         long number = ++rules[at].seen;
         if (number >= first && (!last || number <= last)) {
+            tell_strike();
             if (!error)
                 kill(getpid(), SIGKILL);
             found = found ? found : error;

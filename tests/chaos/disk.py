@@ -161,6 +161,7 @@ class Model:
             self._name(data.decode(), self.names[name])
             if kind == "R":
                 self._unname(name)
+                self._move_inside(name, data.decode())
         elif kind == "U":
             self._unname(name)
         elif kind == "D":
@@ -187,6 +188,16 @@ class Model:
     def _name(self, path: str, what: Content | None) -> None:
         self.names[path] = what
         self._pending.append(("+", path, what))
+
+    def _move_inside(self, old: str, new: str) -> None:
+        """What is in a directory goes with it, at once: its own names are as they were."""
+        for names in (self.names, self._flushed):
+            for path in [path for path in names if path.startswith(f"{old}/")]:
+                names[new + path.removeprefix(old)] = names.pop(path)
+        self._pending = [
+            (change, new + path.removeprefix(old) if path.startswith(f"{old}/") else path, what)
+            for change, path, what in self._pending
+        ]
 
     def _unname(self, path: str) -> None:
         del self.names[path]

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from chaos_checker import Kept, Seen, check
+from chaos_checker import Backup, Kept, Seen, check, owed
 from chaos_node import content_of, name_in
 
 TOPIC = "news"
@@ -43,6 +43,127 @@ def test_what_was_tried_and_never_acknowledged_may_be_anywhere_or_nowhere() -> N
     seen["n0"].tried |= {"d": TOPIC, "e": TOPIC}
     seen["n1"].stored[TOPIC].append((3, "id-d", "d"))
     assert check(seen) == []
+
+
+def restored() -> dict[str, Seen]:
+    """The first node took a copy back that had its first event alone: of what it lost, one came
+    again from the second, and one was nobody else's."""
+    seen = honest()
+    first, place = seen["n0"], (3, "id-d", "d")
+    first.tried["d"] = TOPIC
+    first.given[TOPIC].append(place)
+    first.kept.append(Kept(TOPIC, *place))
+    first.lost = {(TOPIC, offset): 3 for offset in (1, 2, 3)}
+    first.stored[TOPIC][1:] = again = [(4, "id-c", "c"), (5, "id-b", "b")]
+    first.given[TOPIC] += again
+    first.backups["copy"] = Backup(1, {TOPIC: [(0, "id-a", "a")]})
+    return seen
+
+
+def retained() -> dict[str, Seen]:
+    """The second node has deleted its first event, and what is as old did not come any more."""
+    seen = honest()
+    seen["n0"].dates = {"id-a": 10, "id-b": 30}
+    second = seen["n1"]
+    second.least, second.first, second.window = 1, {TOPIC: 1}, {TOPIC: 20}
+    second.dates = {"id-c": 5}
+    second.stored[TOPIC] = [(1, "id-b", "b")]
+    second.given[TOPIC] = [(0, "id-c", "c"), (1, "id-b", "b")]
+    return seen
+
+
+def deleted_at_once() -> dict[str, Seen]:
+    """The first node has deleted what it had published before it came to anybody."""
+    seen = honest()
+    first = seen["n0"]
+    first.least, first.first = 1, {TOPIC: 2}
+    for observed in (first.stored, seen["n1"].stored, seen["n1"].given):
+        observed[TOPIC][:] = [place for place in observed[TOPIC] if place[1] == "id-c"]
+    return seen
+
+
+@pytest.mark.parametrize("upkeep", [restored, retained, deleted_at_once])
+def test_what_upkeep_may_take_away_is_no_fault(upkeep: Callable[[], dict[str, Seen]]) -> None:
+    assert check(upkeep()) == []
+
+
+def test_who_took_a_copy_back_is_owed_what_others_have() -> None:
+    """What is nowhere any more, nobody waits for."""
+    seen = restored()
+    seen["n0"].stored[TOPIC].pop()
+    has = {name: each.ids(each.stored) for name, each in seen.items()}
+    assert [(kept.name, lacking) for _, kept, lacking in owed(seen, has)] == [("b", ["n0"])]
+
+
+def use_again_what_was_lost(seen: dict[str, Seen]) -> None:
+    for observed in (seen["n0"].stored, seen["n0"].given):
+        observed[TOPIC][-2:] = [(2, "id-b", "b")]
+
+
+def let_another_have_the_offset(seen: dict[str, Seen]) -> None:
+    seen["n0"].read[TOPIC].append((3, "id-z", "z"))
+
+
+def lose_what_came_afterwards(seen: dict[str, Seen]) -> None:
+    seen["n0"].lost[TOPIC, 3] = 2
+
+
+def lose_what_the_copy_has(seen: dict[str, Seen]) -> None:
+    del seen["n0"].lost[TOPIC, 1]
+
+
+def lack_in_the_copy(seen: dict[str, Seen]) -> None:
+    seen["n0"].backups["copy"].has.clear()
+
+
+def come_twice_again(seen: dict[str, Seen]) -> None:
+    seen["n0"].given[TOPIC].append((6, "id-b", "b"))
+
+
+def come_never_again(seen: dict[str, Seen]) -> None:
+    for observed in (seen["n0"].stored, seen["n0"].given):
+        observed[TOPIC].pop()
+
+
+def delete_more_than_was_said(seen: dict[str, Seen]) -> None:
+    seen["n1"].least = 2
+
+
+def delete_unasked(seen: dict[str, Seen]) -> None:
+    seen["n1"].least = None
+
+
+def lack_what_is_younger(seen: dict[str, Seen]) -> None:
+    seen["n1"].window[TOPIC] = 10
+
+
+def let_the_deleted_come_again(seen: dict[str, Seen]) -> None:
+    for observed in (seen["n1"].stored, seen["n1"].given):
+        observed[TOPIC].append((2, "id-c", "c"))
+
+
+@pytest.mark.parametrize(
+    ("upkeep", "break_it", "found"),
+    [
+        (restored, use_again_what_was_lost, "reused"),
+        (restored, let_another_have_the_offset, "reused"),
+        (restored, lose_what_came_afterwards, "lost"),
+        (restored, lose_what_the_copy_has, "lost"),
+        (restored, lack_in_the_copy, "not copied"),
+        (restored, come_twice_again, "repeated"),
+        (restored, come_never_again, "lost elsewhere"),
+        (retained, delete_more_than_was_said, "overdone"),
+        (retained, delete_unasked, "overdone"),
+        (retained, lack_what_is_younger, "lost elsewhere"),
+        (retained, let_the_deleted_come_again, "repeated"),
+    ],
+)
+def test_upkeep_that_takes_more_than_it_may_is_seen(
+    upkeep: Callable[[], dict[str, Seen]], break_it: Callable[[dict[str, Seen]], None], found: str
+) -> None:
+    seen = upkeep()
+    break_it(seen)
+    assert found in kinds(seen)
 
 
 def cut_off_the_publisher(seen: dict[str, Seen]) -> None:

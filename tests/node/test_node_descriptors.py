@@ -13,7 +13,7 @@ import pytest
 
 from live_nodes import pair, run, take, until
 from rumormill.core.errors import LocalError
-from rumormill.log import EventLog, repair
+from rumormill.log import EventLog, compact, repair
 from rumormill.log.errors import NoDescriptorsError
 from rumormill.node.node import Node
 from rumormill.wire.keys import PrivateKey
@@ -63,6 +63,14 @@ def test_an_honest_pair_goes_on_and_reading_says_what_to_do(tmp_path: Path) -> N
             assert await take(events, 1) == [b"after"]
 
     run(story)
+
+
+def test_a_log_that_is_to_be_compacted_says_what_to_do(tmp_path: Path) -> None:
+    with EventLog(tmp_path) as log:
+        fill(log, 10)
+        with no_descriptors(), pytest.raises(NoDescriptorsError, match="ulimit -n"):
+            compact(log, old=True)
+        compact(log, old=True)
 
 
 def test_whoever_calls_meanwhile_waits_and_is_let_in(home: Path) -> None:

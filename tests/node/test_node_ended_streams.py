@@ -3,7 +3,7 @@
 import pytest
 from hostile_peer import MESHSUB, HostilePeer
 
-from live_nodes import run, until
+from live_nodes import pair, run, until
 from rumormill.core.trace import AddPeer, DropRPC
 from rumormill.node.channel import TOO_LARGE
 from rumormill.node.node import Node
@@ -60,5 +60,20 @@ def test_a_peer_that_takes_no_large_rpc_gets_the_small_ones(resets: bool) -> Non
         peer = bytes(picky.key.peer_id)
         assert drops == [(peer, TOO_LARGE, each.id) for each in (large, again)]
         assert len(log.of(AddPeer)) == 1, "it has been a peer all the time"
+
+    run(story)
+
+
+def test_a_stream_that_is_due_when_one_side_has_said_goodbye_is_no_error() -> None:
+    """The end of the connection may wait for its turn behind other frames."""
+
+    async def story() -> None:
+        async with pair() as (alice, bob):
+            channel = alice._driver.channels[bob.id]
+            channel.connection.session.go_away()
+            channel._delay = 0.0
+            channel._start_later()
+            await until(lambda: channel._retry is None, "it was due")
+            assert channel.connection.closed_because is None
 
     run(story)

@@ -54,20 +54,20 @@ def backup(home: Path | str, to: Path | str) -> Report:
         if to.exists():
             raise BackupRefusedError(f"{to} exists already: name a directory that does not")
         to.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=f".{to.name}-", dir=to.parent))
+        made = Path(tempfile.mkdtemp(prefix=f".{to.name}-", dir=to.parent))
     except OSError as error:
         raise BackupRefusedError(
             f"{to} cannot be made: {error.strerror}; name a directory where you may write"
         ) from error
     with translated(str(to)):
         try:
-            _copy_store(source, draft, _FIRST)
-            _copy_files(home, draft)
-            report = _verified(draft)
-            draft.rename(to)
+            _copy_store(source, made, _FIRST)
+            _copy_files(home, made)
+            report = _verified(made)
+            made = made.rename(to)
             files.sync_directory(to.parent)
         except BaseException:
-            shutil.rmtree(draft, ignore_errors=True)
+            shutil.rmtree(made, ignore_errors=True)
             raise
     return report
 

@@ -23,7 +23,7 @@ from typing import Any, Self
 from rumormill.core.errors import ConfigError
 from rumormill.core.event import Event, Kept, Position
 from rumormill.core.history import Key
-from rumormill.log import check, errors, model, opening, reader, schema
+from rumormill.log import check, errors, files, model, opening, reader, schema
 from rumormill.log.calls import Counters, Notice, Standing, Tell, Ticket
 from rumormill.log.check import State
 from rumormill.log.heads import HeadsFile, Upkeep
@@ -346,7 +346,8 @@ class EventLog:
 
         Repair and restore use it. The writer does it between two groups: appends wait meanwhile,
         and reads are those of the old epoch until the new one is open. If `build` raises or changes
-        nothing, nothing has happened. Works also when the disk has failed under the writer.
+        nothing, nothing has happened; if it raises when the heads file is replaced already, or the
+        new epoch cannot be opened, the log stops. Works also when the disk has failed under it.
         """
         if self.home is None:
             raise errors.NotAStoreError("the log is in memory: there are no files to work on")
@@ -355,15 +356,21 @@ class EventLog:
         return done.result()
 
     def _renew(self, build: Callable[[Path], model.Report], home: Path) -> model.Report:
-        writer = self.writer()
-        report = build(home)
-        if check.valid_epoch(home) == self._epoch:
+        writer, heads = self.writer(), home / check.HEADS_NAME
+        before = files.state_of(heads)
+        try:
+            report = build(home)
+        except BaseException as error:
+            if files.state_of(heads) == before:
+                raise
+            raise self._stop_between(error) from error
+        if files.state_of(heads) == before:
             return report
         writer.let_go()  # the heads file is another's from here on
         try:
             opened = opening.open_writing(home, self.config)
         except errors.StoreError as error:
-            raise writer.stop(error) from error
+            raise self._stop_between(error) from error
         old, left = writer.db, self._readers.path
         writer.go_on(self._standing(opened.db, opened.state, opened.heads))
         self._barred = _bars(opened.state.losses)
@@ -373,6 +380,16 @@ class EventLog:
         assert left is not None
         opening.close_unfolded(old, left)
         return report
+
+    def _stop_between(self, error: BaseException) -> errors.StoreError:
+        """Store nothing more: another epoch counts, or will after a power cut, and is not open."""
+        self.writer().let_go()
+        return self.writer().stop(
+            errors.StoreFailedError(
+                f"the store {self.home} was to go over to another database, and that failed"
+                f" (`rumormill repair`, or a restart): {error}"
+            )
+        )
 
     def _follow(self, home: Path) -> None:
         """Who only reads goes over to another epoch when it sees that the writer has."""

@@ -87,6 +87,15 @@ def replace(path: Path, content: bytes) -> int:
     return descriptor
 
 
+def state_of(path: Path) -> tuple[int, int] | None:
+    """Which file has a name, and when it was changed; to ask takes no descriptor."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_ctime_ns
+
+
 def rewrite(path: Path) -> None:
     """Put a file on the disk as it reads now.
 

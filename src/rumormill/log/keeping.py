@@ -17,7 +17,7 @@ from rumormill.core.event import Event
 from rumormill.core.ids import Topic
 from rumormill.log import files, reader
 from rumormill.log.check import valid_epoch
-from rumormill.log.errors import OffsetGoneError
+from rumormill.log.errors import OffsetGoneError, translated
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import Retention, TopicExtent
 from rumormill.log.retention import give_back
@@ -131,6 +131,11 @@ def compact(log: EventLog, *, old: bool = False) -> int:
     home = log.home
     if home is None:
         return 0
+    with translated(str(home)):
+        return _compact(log, home, old=old)
+
+
+def _compact(log: EventLog, home: Path, *, old: bool) -> int:
     before = _used(home)
     writer = log.writer()
     give_back(writer)

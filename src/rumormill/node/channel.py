@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from rumormill.core import trace
-from rumormill.core.errors import DecodeError, LimitError
+from rumormill.core.errors import DecodeError, LimitError, LocalError
 from rumormill.core.ids import MessageId, PeerId
 from rumormill.core.inputs import Input
 from rumormill.core.messages import WireMessage
@@ -206,6 +206,8 @@ class Channel(StreamHandler):
             self._stream = self.connection.open_stream(self.driver.protocol_ids, self)
         except LimitError:
             self._start_later()
+        except LocalError:  # one side has said goodbye: the end of the connection is on its way
+            pass
 
     def stop(self) -> None:
         """The connection is gone."""
