@@ -10,6 +10,7 @@ from rumormill.core.effects import Decline, Effects
 from rumormill.core.event import Event
 from rumormill.core.history import BEGIN, HistoryQuery, Key
 from rumormill.core.inputs import Asked, Loaded
+from rumormill.core.trace import Refuse
 from rumormill.sync.answering import Answering
 from rumormill.sync.messages import (
     MAX_EVENTS,
@@ -43,6 +44,20 @@ def test_who_asks_more_than_is_worked_out_for_it_is_declined() -> None:
     fates = [declined(answering, number, NOW) for number in range(40)]
     assert not any(fates[:15])
     assert all(fates[20:])
+
+
+def test_a_long_question_that_is_declined_counts_as_several() -> None:
+    """To read it costs something too: who goes on asking for ranges is cut off as others are."""
+    answering, number = Answering(), 0
+    while not declined(answering, number, NOW):
+        number += 1
+    counts = []
+    for body in (LONGEST, replace(LONGEST, spans=SPANS[:1])):
+        effects: Effects = []
+        asked = Asked(b"asker", number, SyncMessage(body))
+        assert not answering.take(asked, number, NOW, {}, effects)
+        counts += [each.count for each in effects if isinstance(each, Refuse)]
+    assert counts == [1 + MAX_SPANS // 64, 1]
 
 
 def test_who_keeps_the_account_is_never_declined() -> None:

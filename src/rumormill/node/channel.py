@@ -465,10 +465,8 @@ class Incoming(StreamHandler):
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
         self._reader = FrameReader(channel.driver.max_frame)
-        self._frames: list[bytes] = []
-        """Those that wait for the connection's next turn."""
-        self._part = 0
-        """Bytes of an RPC that has come in part."""
+        self._frames: list[bytes] = []  # those that wait for the connection's next turn
+        self._part = 0  # bytes of an RPC that has come in part
 
     @property
     def unread(self) -> bool:
