@@ -409,7 +409,7 @@ def test_a_topic_that_retention_emptied_goes_on_at_its_next_offset(home):
         assert read_all(log) == []
         assert log.verify().ok
     with EventLog(home) as log:
-        assert log.append([make_event(5)]).result()[0].offset == 700
+        assert log.append([make_event(700)]).result()[0].offset == 700
         assert log.read("news", 700)[0].id == b"id-5"
 
 
