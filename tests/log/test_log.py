@@ -410,7 +410,7 @@ def test_a_topic_that_retention_emptied_goes_on_at_its_next_offset(home):
         assert log.verify().ok
     with EventLog(home) as log:
         assert log.append([make_event(700)]).result()[0].offset == 700
-        assert log.read("news", 700)[0].id == b"id-5"
+        assert log.read("news", 700)[0].id == b"id-700"
 
 
 def test_retention_gives_space_back(home):
