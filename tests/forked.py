@@ -8,6 +8,7 @@ new Python, and `processes` starts one.
 """
 
 import atexit
+import contextlib
 import functools
 import gc
 import importlib
@@ -75,7 +76,8 @@ class Child:
     def send_signal(self, number: int) -> None:
         """Send a signal, unless it has ended."""
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # its end is not told yet
+                os.kill(self.pid, number)
 
     def terminate(self) -> None:
         """Ask it to end."""
