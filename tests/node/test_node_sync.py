@@ -4,6 +4,7 @@ import asyncio
 import signal
 import subprocess
 import sys
+from collections import Counter
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,14 @@ from processes import environment
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event
 from rumormill.core.inputs import Verdict
+from rumormill.core.trace import OperationMeta, RecvRPC, SendRPC
 from rumormill.log.model import StoreConfig
 from rumormill.node.config import NodeConfig
 from rumormill.node.node import Node
 from rumormill.sync.config import SyncConfig
 from rumormill.sync.messages import SYNC_PROTOCOL
+from rumormill.sync.under_way import MAX_ASKED
+from trace_log import TraceLog
 
 QUICK = SyncConfig(interval=0.5, settle=0.0)
 SYNCED = ["gossipsub", "floodsub", "radius"]
@@ -302,3 +306,57 @@ def test_what_the_log_refuses_for_ever_is_asked_for_once() -> None:
             assert bob.completeness("news").backlog == 0
 
     run(story)
+
+
+def test_who_was_killed_has_many_topics_back_by_a_few_questions_at_a_time(tmp_path: Path) -> None:
+    """Two of four nodes are away while others publish in a hundred topics. When they are back,
+    several topics are fetched from a partner at a time, and never more than a few."""
+    topics = [f"topic {number}" for number in range(100)]
+    words = [b"%d" % number for number in range(3)]
+
+    async def story() -> None:
+        async with Node(tmp_path / "0") as alice, Node(tmp_path / "1") as bob:
+            await meet(alice, bob)
+            for topic in topics:
+                await alice.subscribe(topic)
+                await bob.subscribe(topic)
+            for name in ("2", "3"):
+                async with Node(tmp_path / name) as away:
+                    for topic in topics:
+                        await away.subscribe(topic)
+            for topic in topics:
+                for word in words:
+                    await alice.publish(topic, word)
+            await asyncio.gather(*[back(name, alice, bob) for name in ("2", "3")])
+
+    def has_all(node: Node, topic: str) -> bool:
+        extent = node.log.topic(topic)
+        return extent is not None and extent.next_offset == len(words)
+
+    async def back(name: str, alice: Node, bob: Node) -> None:
+        log = TraceLog()
+        async with Node(tmp_path / name, resume=True) as node:
+            node.add_observer(log)
+            await meet(node, alice)
+            await meet(node, bob)
+            extents = lambda: [node.log.topic(topic) for topic in topics]  # noqa: E731
+            await until(
+                lambda: all(each and each.next_offset == 3 for each in extents()), "all came"
+            )
+        assert 1 < most_at_a_time(log) <= MAX_ASKED
+
+    run(story)
+
+
+def most_at_a_time(log: TraceLog) -> int:
+    """Fetches that were under way with one peer at most."""
+    under_way: Counter[bytes] = Counter()
+    peak = 0
+    for _, _, payload in log.entries:
+        if isinstance(payload, SendRPC):
+            under_way[payload.send_to] += payload.meta.operations == (OperationMeta("sync fetch"),)
+            peak = max(peak, *under_way.values())
+        elif isinstance(payload, RecvRPC):
+            answered = payload.meta.operations == (OperationMeta("sync events"),)
+            under_way[payload.received_from] -= answered
+    return peak

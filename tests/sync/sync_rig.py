@@ -1,6 +1,7 @@
 """Two stores that compare their histories, without a network between them: every message is encoded
 and decoded, and its bytes are counted."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -101,29 +102,26 @@ def reconcile(
     wanted = tuple((topic, since) for topic in topics)
     session = Session(b"partner", wanted, salt, settle, offered=False, audit=audit)
     cost = Cost()
-    step = session.next(now)
-    while step is not None:
+    number = 0
+    while (step := session.next(now, number)) is not None:
         if isinstance(step, Arrived):
-            for sent in step.events:
-                taken = Event(step.topic, sent.data, sent.author, sent.id, proof=sent.proof)
+            for topic, sent in step.events:
+                taken = Event(topic, sent.data, sent.author, sent.id, proof=sent.proof)
                 cost.events += asker.keep(taken, now)
-            session.note_stored(step.topic, len(step.events), 0, now)
+            session.note_stored(Counter(topic for topic, _ in step.events), 0, now)
             session.storing -= 1
         elif isinstance(step, HistoryQuery):
             cost.loads += 1
-            probe = session.on_worked_out(step.work_out(asker))
-            if probe is not None:
-                step = probe
-                continue
+            session.on_worked_out(step.work_out(asker))
         else:
             cost.asked += 1
             reply = carried(answerer(carried(step, cost)), cost)
             try:
-                session.on_answered(reply)
+                session.on_answered(number, reply, now)
             except PeerError as error:
                 cost.refused = error.reason
                 return cost
-        step = session.next(now)
+        number += 1
     cost.outcome = session.outcome
     return cost
 

@@ -75,26 +75,22 @@ def played(asker: Journal, draw, audit: int = -1) -> tuple[int, int, str]:
     """
     topics = (("news", 0), ("weather", 0))
     session = Session(b"liar", topics, SALT, 0.0, offered=False, audit=audit)
-    asked = offered = 0
+    asked = offered = number = 0
     cost = Cost()
     try:
-        step = session.next(NOW)
-        while step is not None:
+        while (step := session.next(NOW, number)) is not None:
             assert len(session._cuts) + sum(map(len, session._wanted.values())) <= 2 * MAX_LEFT
             assert len(session._arrived) <= 2 * MAX_EVENTS
             if isinstance(step, Arrived):
                 offered += len(step.events)
-                session.note_stored(step.topic, 0, len(step.events), NOW)
+                session.note_stored({}, len(step.events), NOW)
                 session.storing -= 1
             elif isinstance(step, HistoryQuery):
-                probe = session.on_worked_out(step.work_out(asker))
-                if probe is not None:
-                    step = probe
-                    continue
+                session.on_worked_out(step.work_out(asker))
             else:
                 asked += 1
-                session.on_answered(carried(draw(step), cost))
-            step = session.next(NOW)
+                session.on_answered(number, carried(draw(step), cost), NOW)
+            number += 1
     except PeerError as error:
         return asked, offered, error.reason
     return asked, offered, session.outcome

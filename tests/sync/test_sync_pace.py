@@ -2,12 +2,13 @@
 
 import math
 import random
+from heapq import heappop, heappush
 
+import pytest
 from msgspec.structs import replace
 from sync_rig import NOW, SALT, answer, dated, store_of
 
 from rumormill.core.effects import Decline, Effects
-from rumormill.core.event import Event
 from rumormill.core.history import BEGIN, HistoryQuery, Key
 from rumormill.core.inputs import Asked, Loaded
 from rumormill.core.trace import Refuse
@@ -19,11 +20,13 @@ from rumormill.sync.messages import (
     Compared,
     Events,
     Fetch,
+    SentEvent,
     Span,
     SyncMessage,
 )
 from rumormill.sync.partner import Partner
 from rumormill.sync.session import MAX_STORING, SLICE, Arrived, Session
+from rumormill.sync.under_way import MAX_ASKED
 
 SPANS = tuple(Span(Key(number, b""), b"123456") for number in range(1, MAX_SPANS + 1))
 LONGEST = Compare(SALT, b"12345678", BEGIN, SPANS)
@@ -60,42 +63,55 @@ def test_a_long_question_that_is_declined_counts_as_several() -> None:
     assert counts == [1 + MAX_SPANS // 64, 1]
 
 
-def test_who_keeps_the_account_is_never_declined() -> None:
-    """The asker waits as long as it must, whatever the way of its questions takes."""
+@pytest.mark.parametrize(("late", "later"), [(0.2, 0.2), (3.0, 0.0), (3.0, 3.0)])
+def test_who_keeps_the_account_is_never_declined(late: float, later: float) -> None:
+    """The asker waits as long as it must, however late its questions arrive."""
     chance = random.Random(1)
     partner, answering, now = Partner(outbound=True), Answering(), NOW
-    waited = 0.0
-    for number in range(200):
-        while wait := partner.wait(LONGEST, now):
-            now += wait
-            waited += wait
-        assert not declined(answering, number, now + chance.uniform(0.0, 0.2))
-    assert waited > 60
+    coming: list[tuple[float, int, bool]] = []
+    asked = under_way = waited = 0
+    while asked < 200 or coming:
+        free = asked < 200 and under_way < MAX_ASKED
+        wait = partner.wait(LONGEST, now) if free else math.inf
+        if not wait:
+            asked, under_way = asked + 1, under_way + 1
+            there = now + (late if asked <= MAX_ASKED else chance.uniform(0.0, later))
+            heappush(coming, (there, asked, False))
+            heappush(coming, (there + chance.uniform(0.0, 0.1), asked, True))
+        elif coming and coming[0][0] <= now + wait:
+            now, number, answered = heappop(coming)
+            if answered:
+                partner.let_go(LONGEST, now)
+                under_way -= 1
+            else:
+                assert not declined(answering, number, now)
+        else:
+            now, waited = now + wait, waited + 1
+    assert waited or later
 
 
 def test_more_is_asked_for_while_events_wait_for_the_disk() -> None:
     """Few slices wait, and the next question does not wait for them."""
     empty, full = store_of(()), store_of(dated(NOW - 5000 + n) for n in range(1200))
     session = Session(b"partner", (("news", 0),), SALT, 0.0, offered=False)
-    handed: list[Event] = []
-    fetches = 0
-    while (step := session.next(NOW)) is not None:
+    handed: list[tuple[str, SentEvent]] = []
+    fetches = number = 0
+    while (step := session.next(NOW, number)) is not None:
         if isinstance(step, Arrived):
             assert len(step.events) <= SLICE
             handed += step.events  # and the disk says nothing
         elif isinstance(step, HistoryQuery):
-            probe = session.on_worked_out(step.work_out(empty))
-            if probe is not None:
-                session.on_answered(answer(full, probe))
+            session.on_worked_out(step.work_out(empty))
         else:
             fetches += isinstance(step, Fetch)
-            session.on_answered(answer(full, step))
+            session.on_answered(number, answer(full, step), NOW)
+        number += 1
     assert session.storing == MAX_STORING
     assert session.is_waiting
     assert fetches == 1 + math.ceil(MAX_STORING * SLICE / MAX_EVENTS), "one is ahead"
     assert len(handed) == MAX_STORING * SLICE
     session.storing -= 1
-    assert isinstance(session.next(NOW), Arrived)
+    assert isinstance(session.next(NOW, number), Arrived)
 
 
 def test_large_events_wait_for_the_disk_by_their_bytes() -> None:
@@ -104,17 +120,16 @@ def test_large_events_wait_for_the_disk_by_their_bytes() -> None:
     large = [replace(dated(NOW - 5000 + n), data=mebibyte) for n in range(100)]
     empty, full = store_of(()), store_of(large)
     session = Session(b"partner", (("news", 0),), SALT, 0.0, offered=False)
-    came = handed = 0
-    while (step := session.next(NOW)) is not None:
+    came = handed = number = 0
+    while (step := session.next(NOW, number)) is not None:
         if isinstance(step, Arrived):
             assert len(step.events) == 1
             handed += 1
         elif isinstance(step, HistoryQuery):
-            probe = session.on_worked_out(step.work_out(empty))
-            if probe is not None:
-                session.on_answered(answer(full, probe))
+            session.on_worked_out(step.work_out(empty))
         else:
             found = answer(full, step)
             came += len(found.events) if isinstance(found, Events) else 0
-            session.on_answered(found)
+            session.on_answered(number, found, NOW)
+        number += 1
     assert (came, handed) == (MAX_STORING + 1, MAX_STORING)

@@ -22,11 +22,15 @@ class RateLimit:
         self._left -= 1
         return True
 
-    def wait(self, now: float, count: float) -> float:
-        """Seconds until there are so many, if none is used meanwhile; 0 if there are."""
+    def wait(self, now: float, count: float, held: float = 0) -> float:
+        """Seconds until there are so many, if none is used meanwhile; 0 if there are.
+
+        Who keeps the account of somebody else, and does not know when what was used last arrived
+        there, holds that: what might have come back above it is not counted.
+        """
         left = self._left + (now - self._since) * self._rate
         self._since = now
-        self._left = min(left, self._burst)
+        self._left = min(left, self._burst - held)
         return max(0.0, (count - self._left) / self._rate)
 
     def owe(self, count: float) -> None:

@@ -39,7 +39,8 @@ _COUNTED_ONCE: Final = 64
 millisecond or two to read alone, and four peers that send nothing else are not to be borne for
 long. Our choice."""
 _MAX_ASKERS: Final = 1024
-_MAX_OPEN: Final = 256
+_MAX_OPEN: Final = 1024
+"""As many as a node serves: an asker has several under way, and after a fault many ask at once."""
 
 
 def new_budget() -> RateLimit:

@@ -9,9 +9,12 @@ from typing import TypeAlias
 
 import msgspec
 
-from rumormill.core.effects import Computation
+from rumormill.core.effects import Append, Computation, Effects, Validate
 from rumormill.core.event import Event
-from rumormill.core.ids import Topic
+from rumormill.core.ids import PeerId, Topic
+from rumormill.core.inputs import Recovered
+from rumormill.core.machine import Machine
+from rumormill.core.trace import RejectMessage
 from rumormill.sync.messages import SentEvent
 
 Check: TypeAlias = Callable[[Event], object]
@@ -19,24 +22,39 @@ Check: TypeAlias = Callable[[Event], object]
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """Events of a topic, each with what the protocol has made of it."""
+    """Events, each with what the protocol has made of it."""
 
-    topic: Topic
     events: tuple[tuple[Event, object], ...]
+
+
+def judged(
+    protocol: Machine, giver: PeerId, fetched: Checked, now: float, effects: Effects
+) -> tuple[dict[Topic, int], int]:
+    """Give events to the protocol: how many are good, by topic, and how many are forged."""
+    good: dict[Topic, int] = {}
+    forged = 0
+    for event, checked in fetched.events:
+        before = len(effects)
+        protocol.handle(Recovered(giver, event, checked), now, effects)
+        for effect in effects[before:]:
+            if isinstance(effect, (Append, Validate)):
+                good[event.topic] = good.get(event.topic, 0) + 1
+            elif isinstance(effect, RejectMessage):  # by the protocol, not by ourselves
+                forged += effect.received_from == giver
+    return good, forged
 
 
 class CheckFetched(Computation, frozen=True):
     """Check events that a partner gave."""
 
-    topic: Topic
-    events: tuple[SentEvent, ...]
+    events: tuple[tuple[Topic, SentEvent], ...]
     check: Check
 
     def work_out(self) -> Checked:
         """Check each."""
-        topic, check = self.topic, self.check
+        check = self.check
         found = []
-        for sent in self.events:
+        for topic, sent in self.events:
             event = Event(topic, sent.data, sent.author, sent.id, proof=sent.proof)
             found.append((event, check(event)))
-        return Checked(topic, tuple(found))
+        return Checked(tuple(found))

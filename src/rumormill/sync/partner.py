@@ -13,8 +13,8 @@ from rumormill.sync.messages import Body
 _LONGEST: Final = 3600.0
 """Seconds for which a partner that gives nothing is left alone, at most."""
 _SPARE: Final = 256
-"""What is left of the budget with a partner: its account may lag behind ours by a quarter of a
-second, since questions arrive later than they are put."""
+"""What is left of the budget with a partner: its clock may be slower, and what we no longer wait
+for may arrive yet."""
 
 
 class Tick(msgspec.Struct, frozen=True):
@@ -44,6 +44,8 @@ class Partner(msgspec.Struct):
     """When the last one ended."""
     budget: RateLimit = msgspec.field(default_factory=new_budget)
     """What it works out for us, as it counts as well."""
+    held: int = 0
+    """What the questions that are under way have cost: nobody knows whether it has counted them."""
     unheard: float = float("-inf")
     """When it connected, or we subscribed: no protocol brings what had been published by then."""
     limited: bool = False
@@ -56,7 +58,14 @@ class Partner(msgspec.Struct):
 
     def wait(self, body: Body, now: float) -> float:
         """Seconds until a question may be put; if it may be now, it is paid for."""
-        if self.budget.wait(now, _SPARE):
-            return self.budget.wait(now, 2 * _SPARE)
-        self.budget.owe(cost_of(body))
+        if self.budget.wait(now, _SPARE, self.held):
+            return self.budget.wait(now, 2 * _SPARE, self.held)
+        cost = cost_of(body)
+        self.budget.owe(cost)
+        self.held += cost
         return 0.0
+
+    def let_go(self, body: Body | None, now: float) -> None:
+        """A question that was paid for has an end; None for all that are under way."""
+        self.budget.wait(now, 0, self.held)
+        self.held -= self.held if body is None else cost_of(body)

@@ -17,25 +17,16 @@ from msgspec.structs import replace
 
 from rumormill.core import inputs, trace
 from rumormill.core.bounded import remember
-from rumormill.core.effects import (
-    Append,
-    Ask,
-    ById,
-    Computation,
-    Effects,
-    Load,
-    SetTimer,
-    Validate,
-)
+from rumormill.core.effects import Ask, ById, Computation, Effects, Load, SetTimer
 from rumormill.core.errors import PeerError
 from rumormill.core.history import HistoryQuery, topic_tag
 from rumormill.core.ids import PeerId, Topic
-from rumormill.core.inputs import Asked, Input, Loaded, Recovered
+from rumormill.core.inputs import Asked, Input, Loaded
 from rumormill.core.machine import Machine, View
 from rumormill.core.randomness import Randomness
 from rumormill.protocols.recovery import Unkept
 from rumormill.sync.answering import Answering
-from rumormill.sync.checking import Check, Checked
+from rumormill.sync.checking import Check, Checked, judged
 from rumormill.sync.config import SyncConfig
 from rumormill.sync.copies import Copies, CountCopies, Recount
 from rumormill.sync.following import Following, Remember
@@ -43,6 +34,7 @@ from rumormill.sync.gaps import Gaps
 from rumormill.sync.messages import MAX_TOPICS, SALT_BYTES, Body, Offer, SyncMessage
 from rumormill.sync.partner import TICK, AskNow, Partner, Tick
 from rumormill.sync.session import COMPLETE, EQUAL, IN_VAIN, LEFT, Arrived, Session
+from rumormill.sync.under_way import MAX_ASKED
 from rumormill.sync.wishes import SyncNow, Wishes
 
 OUR_NUMBERS: Final = 1 << 48
@@ -150,8 +142,8 @@ class SyncedPeer:
                 self._tick_at = float("inf")
                 self._on_tick(now, effects)
             case inputs.TimerFired(timer=AskNow(number=number)):
-                if (session := self._waiting(number)) is not None and session.asked is not None:
-                    self._ask(session, session.asked, now, effects)
+                if (session := self._waiting(number)) is not None:
+                    self._put(session, number, now, effects)
             case inputs.TimerFired(timer=Recount() as timer):
                 partners = list(self._partners)
                 self._last_number += self._copies.recount(
@@ -206,6 +198,7 @@ class SyncedPeer:
                 soon = _FIRST_AFTER if len(self._partners) < _FEW else _LATER_AFTER
                 partner = self._partners[peer] = self._gone.pop(peer, Partner(outbound))
                 partner.outbound, partner.limited, partner.unheard = outbound, limited, now
+                partner.held = 0
                 at = now + soon * (0.5 + self._randomness.random())
                 self._schedule(partner, max(at, partner.rests_until(_OFFER_PAUSE)), effects)
                 self._copies.wake(now, effects)
@@ -290,10 +283,16 @@ class SyncedPeer:
         topics = tuple([(topic, followed[topic]) for topic in names])
         salt = self._randomness.randbytes(SALT_BYTES)
         audit = self._randomness.randrange(1 << 32) if self._randomness.random() < _AUDITED else -1
-        session = Session(
-            peer, topics, salt, settle, offered=bool(offered), audit=audit, wishes=wishes
+        session = self._sessions[peer] = Session(
+            peer,
+            topics,
+            salt,
+            settle,
+            offered=bool(offered),
+            audit=audit,
+            wishes=wishes,
+            most=1 if partner.limited else MAX_ASKED,  # what is cut off was carried for nothing
         )
-        self._sessions[peer] = session
         self._go_on(session, now, effects)
 
     def _on_offer(
@@ -325,21 +324,21 @@ class SyncedPeer:
 
     def _go_on(self, session: Session, now: float, effects: Effects) -> None:
         """Do what a session wants, until it waits for something or is over."""
+        self._gaps.note(session, now)
         while self._sessions.get(session.peer) is session:
-            self._gaps.note(session, now)
-            step = session.next(now)
+            number = self._last_number + 1
+            step = session.next(now, number)
             if step is None:
                 if not session.is_waiting:
                     self._end(session.peer, session.outcome, now, effects)
                 return
             if isinstance(step, HistoryQuery):
                 self._load(session, step, effects)
-                return
-            if isinstance(step, Arrived):
+            elif isinstance(step, Arrived):
                 assert self._check is not None
                 self._load(session, step.to_check(self._check), effects)
             else:
-                self._ask(session, step, now, effects)
+                self._put(session, self._number(), now, effects)
 
     def _load(
         self, session: Session, query: HistoryQuery | ById | Computation, effects: Effects
@@ -348,10 +347,10 @@ class SyncedPeer:
         self._numbers[number] = session.peer
         effects.append(Load(number, "", query))
 
-    def _ask(self, session: Session, body: Body, now: float, effects: Effects) -> None:
+    def _put(self, session: Session, number: int, now: float, effects: Effects) -> None:
         """Put a question, as soon as the partner works it out."""
-        number = self._number()
         self._numbers[number] = session.peer
+        body = session.under_way.asked[number].question
         wait = self._partners[session.peer].wait(body, now)
         if wait:
             effects.append(SetTimer(AskNow(number), now + wait))
@@ -361,17 +360,8 @@ class SyncedPeer:
 
     def _hand_on(self, session: Session, fetched: Checked, now: float, effects: Effects) -> None:
         """Give events to the protocol, which judges and appends them."""
-        good = forged = 0
-        for event, checked in fetched.events:
-            before = len(effects)
-            self.protocol.handle(Recovered(session.peer, event, checked), now, effects)
-            for effect in effects[before:]:
-                if isinstance(effect, (Append, Validate)):
-                    good += 1
-                elif isinstance(effect, trace.RejectMessage):  # by the protocol, not by ourselves
-                    forged += effect.received_from == session.peer
         try:
-            session.note_stored(fetched.topic, good, forged, now)
+            session.note_stored(*judged(self.protocol, session.peer, fetched, now, effects), now)
         except PeerError as error:
             self._blame(session.peer, error, now, effects)
         else:
@@ -390,12 +380,12 @@ class SyncedPeer:
             return
         if isinstance(loaded.answer, Checked):
             self._hand_on(session, loaded.answer, now, effects)
-        elif session.storing:
+        elif loaded.number != session.query:
             session.storing -= 1
         elif loaded.answer is None:
             self._end(session.peer, "log not read", now, effects)
-        elif (probe := session.on_worked_out(loaded.answer)) is not None:
-            self._ask(session, probe, now, effects)
+        else:
+            session.on_worked_out(loaded.answer)
         self._go_on(session, now, effects)
 
     def _on_not_stored(self, event: inputs.NotStored, now: float, effects: Effects) -> None:
@@ -424,8 +414,10 @@ class SyncedPeer:
         session = self._waiting(number)
         if session is None:
             return
+        partner = self._partners[peer]
+        partner.let_go(session.under_way.asked[number].question, now)
         try:
-            session.on_answered(body)
+            session.on_answered(number, body, now)
         except PeerError as error:
             self._blame(peer, error, now, effects)
             return
@@ -433,7 +425,6 @@ class SyncedPeer:
         for topic in list(session.doubtful):
             if any(other.looks_after(topic, now) for other in others):
                 session.leave_out(topic)
-                partner = self._partners[peer]
                 partner.offered[topic] = None
                 self._schedule(partner, now + _OFFER_PAUSE, effects)
         self._go_on(session, now, effects)
@@ -444,11 +435,12 @@ class SyncedPeer:
         session = self._waiting(event.number)
         if session is None:
             return
-        again = session.ask_again() if event.reason == inputs.NO_ANSWER else None
-        if again is None:
-            self._end(event.peer, event.reason, now, effects)
+        body = session.under_way.asked[event.number].question
+        self._partners[event.peer].let_go(body, now)
+        if session.under_way.unanswered(event.number) and event.reason == inputs.NO_ANSWER:
+            self._go_on(session, now, effects)
         else:
-            self._ask(session, again, now, effects)
+            self._end(event.peer, event.reason, now, effects)
 
     def _blame(self, peer: PeerId, error: PeerError, now: float, effects: Effects) -> None:
         effects.append(trace.Refuse(peer, error.reason))
@@ -467,6 +459,7 @@ class SyncedPeer:
         good = outcome in (EQUAL, COMPLETE)
         partner = self._partners.get(peer)
         if partner is not None:
+            partner.let_go(None, now)
             partner.ended = now
             if outcome not in (LEFT, NOT_KEPT):
                 partner.in_vain = 0 if good or session.events else partner.in_vain + 1

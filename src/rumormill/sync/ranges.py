@@ -222,21 +222,29 @@ def _named(history: History | None, salt: bytes, low: Key, high: Key) -> Wanted:
     return Wanted(low, high, b"".join([short_id(salt, key.id) for key in known]))
 
 
-class FindUnequal(HistoryQuery, frozen=True):
-    """What to do about the ranges of an answer."""
+class Cut(msgspec.Struct, frozen=True):
+    """Ranges of a topic, to be compared by the partner, or by us when it has answered."""
 
-    salt: bytes
     topic: Topic
     low: Key
     spans: Spans
 
-    def work_out(self, histories: Histories) -> Unequal:
+
+class FindUnequal(HistoryQuery, frozen=True):
+    """What to do about the ranges of some answers."""
+
+    salt: bytes
+    cuts: tuple[Cut, ...]
+
+    def work_out(self, histories: Histories) -> tuple[Unequal, ...]:
         """Find what differs, and what to do about it."""
-        history = histories.history(self.topic)
+        return tuple([self._find(histories.history(cut.topic), cut) for cut in self.cuts])
+
+    def _find(self, history: History | None, cut: Cut) -> Unequal:
         wanted: list[Wanted] = []
         parts: list[tuple[Key, Key, bytes]] = []
         count = 0
-        for low, high, hashed in compared(self.low, self.spans):
+        for low, high, hashed in compared(cut.low, cut.spans):
             own = Summary() if history is None else history.summary(low, high)
             count += own.count
             if fingerprint(self.salt, own) == hashed:
@@ -392,7 +400,8 @@ class AnswerFetch(HistoryQuery, frozen=True):
             found += [SentEvent(each.author, each.id, each.data, each.proof) for each in events]
             room -= sum(len(event.data) + len(event.proof) for event in events)
             rest = None
-            if room <= 0:
+            all_sent = len(events) == len(unknown) and len(keys) < limit
+            if room <= 0 and not (all_sent and wanted is question.wanted[-1]):
                 rest = _behind(Key(stamp_of(events[-1]), events[-1].id))
             elif len(unknown) > most:
                 rest = unknown[most]

@@ -1,10 +1,12 @@
 """One session: what a peer asks another to find out what it lacks, and to get it.
 
-A session is a list of things to do, and at every moment one of them is under way: a question to the
-partner, or one to our own log. It begins with a probe of all topics; what differs is compared in
-ever smaller ranges; ranges of which we have little are fetched; what arrives is handed on in small
-pieces, of which few wait for the disk, while the partner is asked for more already: whoever lacks
-a million events gets them as fast as it can check signatures. It ends when nothing is left to do.
+A session is a list of things to do. It begins with a probe of all topics; what differs is compared
+in ever smaller ranges; ranges of which we have little are fetched; what arrives is handed on in
+small pieces, of which few wait for the disk, while the partner is asked for more already: whoever
+lacks a million events gets them as fast as it can check signatures. It ends when nothing is left.
+
+A few questions are under way at a time (`sync.under_way`); but a stretch of a topic is fetched
+piece after piece, in the order of its dates.
 
 Only the asker remembers anything. It believes nothing: an answer must lie within its question,
 events are judged by the protocol as if they had just been published, and whoever brings nothing new
@@ -24,12 +26,13 @@ from typing import Final, TypeAlias
 import msgspec
 
 from rumormill.core.errors import PeerError
-from rumormill.core.history import AHEAD_SECONDS, BEGIN, HistoryQuery, Key, Summary, topic_tag
+from rumormill.core.history import AHEAD_SECONDS, BEGIN, HistoryQuery, Summary, topic_tag
 from rumormill.core.ids import PeerId, Topic
 from rumormill.sync.checking import Check, CheckFetched
 from rumormill.sync.messages import (
     HASH_BYTES,
     MAX_EVENTS,
+    MAX_SPANS,
     MAX_WANTED,
     Body,
     Compare,
@@ -44,6 +47,7 @@ from rumormill.sync.messages import (
     Wanted,
 )
 from rumormill.sync.ranges import (
+    Cut,
     FindUnequal,
     MakeProbe,
     PickAudited,
@@ -52,6 +56,7 @@ from rumormill.sync.ranges import (
     compared,
     fingerprint,
 )
+from rumormill.sync.under_way import MAX_ASKED, Asked, UnderWay
 
 SLICE: Final = 128
 """Events that are checked, and then handed on, at a time; our choice: some 5 ms of the loop."""
@@ -79,9 +84,6 @@ MAX_BROKEN: Final = 32
 """How often a partner may say that there is something, or more, where we have nothing, and give
 nothing. It may have refused what is there, or deleted it meanwhile; not so often."""
 
-MAX_FAILURES: Final = 2
-"""How often a question is asked again that got no answer: it may have been lost."""
-
 MAX_INVALID: Final = 16
 """Events that the protocol refuses as forged."""
 
@@ -103,22 +105,13 @@ _WRONG: Final = bytes(HASH_BYTES)
 
 
 class Arrived(msgspec.Struct, frozen=True):
-    """Events that the partner gave, to be checked and handed on."""
+    """Events that the partner gave, each with its topic, to be checked and handed on."""
 
-    topic: Topic
-    events: tuple[SentEvent, ...]
+    events: tuple[tuple[Topic, SentEvent], ...]
 
     def to_check(self, check: Check) -> CheckFetched:
         """What is to be worked out of them first."""
-        return CheckFetched(self.topic, self.events, check)
-
-
-class _Cut(msgspec.Struct, frozen=True):
-    """Ranges of a topic, to be compared by the partner, or by us when it has answered."""
-
-    topic: Topic
-    low: Key
-    spans: Spans
+        return CheckFetched(self.events, check)
 
 
 Step: TypeAlias = HistoryQuery | Probe | Compare | Fetch | Arrived
@@ -138,6 +131,7 @@ class Session:
         offered: bool,
         audit: int = -1,
         wishes: Mapping[int, int] | None = None,
+        most: int = MAX_ASKED,
     ) -> None:
         self.peer, self.salt = peer, salt
         self.wishes = wishes or {}
@@ -156,21 +150,22 @@ class Session:
         """How many events of a topic we lack at least: the partner has so many more."""
         self.compared: list[Topic] = []
         """Those of which the partner has anything."""
-        self.events = 0
-        self.invalid = 0
-        self.begun = False
+        self.events = self.invalid = 0
+        self.begun = self._gave_up = self.left_out = False
         self._news_at = 0.0
         """When the last event came, or all began."""
-        self._in_vain = 0
-        self._gave_up = self.left_out = False
-        self._broken = 0
-        self._failures = 0
+        self._in_vain = self._broken = 0
         self._probe: Probe | None = None
-        self.asked: Probe | Compare | Fetch | None = None
-        """The question that is put, or waits for its turn."""
-        self._asked_topic = ""
-        self._answers: list[_Cut] = []
-        self._cuts: list[_Cut] = []
+        self.under_way = UnderWay(most)
+        """The questions to the partner."""
+        self.query: int | None = None
+        """The number of the question to our log that is under way."""
+        self._looked_at: list[Topic] = []
+        """What that one is about."""
+        self._answers: list[Cut] = []
+        """What the partner has said of ranges, for us to compare."""
+        self._cuts: list[Cut] = []
+        """What the partner is to compare."""
         self._audit = audit
         """Which place of what is called equal is looked at; none if it is negative."""
         self._audited = ""
@@ -185,67 +180,95 @@ class Session:
         self.storing = 0
         """Slices that were handed on and are not stored yet."""
 
-    def next(self, now: float) -> Step | None:
-        """What to do next; None if that is nothing, for now or for good."""
+    def next(self, now: float, number: int) -> Step | None:
+        """What to do next, under a number; None if that is nothing, for now or for good."""
         if not self.begun:
             self.begun = True
             self._news_at = now
+            self.query = number
             upto, ahead_from = int((now - self.settle) * 1e6), int((now + AHEAD_SECONDS) * 1e6)
             return MakeProbe(self.salt, max(upto, 0), ahead_from, self.topics)
-        self._gave_up = now > self._news_at + PATIENCE and bool(self._wanted or self._cuts)
-        has_room = len(self._arrived) < MAX_EVENTS and self._arrived_bytes < SLICE_BYTES
-        if self._wanted and has_room and not self._gave_up and not (self.asked or self._answers):
-            self.asked = self._next_fetch()
-            return self.asked
+        left = self.under_way.again or self._wanted or self._cuts
+        self._gave_up = now > self._news_at + PATIENCE and bool(left)
+        if self.under_way.has_place and not self._gave_up:
+            asked = self._next_question()
+            if asked is not None:
+                self.under_way.put(number, asked, now)
+                return asked.question
         if self._arrived and self.storing < MAX_STORING:
             return self._next_slice()
-        if self.is_waiting:
-            return None
-        if self._answers:
-            answer = self._answers.pop()
-            self._asked_topic = answer.topic
-            return FindUnequal(self.salt, answer.topic, answer.low, answer.spans)
-        if self._pick is not None:
-            pick, self._pick = self._pick, None
-            self._asked_topic = pick.topic
-            return pick
-        if self._doubted is not None:
-            self.asked = self._doubted
-        elif self._cuts and not self._gave_up:
-            cut = self._cuts.pop()
-            self._asked_topic = cut.topic
-            self.asked = Compare(self.salt, topic_tag(cut.topic), cut.low, cut.spans)
-        return self.asked
+        if self.query is None and (self._answers or self._pick):
+            self.query = number
+            return self._next_query()
+        return None
 
     @property
     def is_waiting(self) -> bool:
-        """Whether there may be more to do when the partner has answered, or the disk."""
-        return self.asked is not None or self.storing > 0
+        """Whether there may be more to do when the partner has answered, our log, or the disk."""
+        return bool(self.under_way.asked) or self.query is not None or self.storing > 0
 
-    def _next_fetch(self) -> Fetch:
-        """Fetch one range of which nothing is known, or several others: they hold little."""
-        topic, wanted = next(iter(self._wanted.items()))
+    def _next_question(self) -> Asked | None:
+        """What to ask the partner, if there is anything: what may bring events first."""
+        if self.under_way.again:
+            return self.under_way.again.pop()
+        has_room = len(self._arrived) < MAX_EVENTS and self._arrived_bytes < SLICE_BYTES
+        if has_room and (asked := self._next_fetch()) is not None:
+            return asked
+        if self._cuts:
+            cut = self._cuts.pop()
+            question = Compare(self.salt, topic_tag(cut.topic), cut.low, cut.spans)
+            return Asked(cut.topic, question)
+        rest = self._wanted or self._arrived or self._answers or self._pick or self.is_waiting
+        if self._doubted is not None and not rest:
+            return Asked("", self._doubted)
+        return None
+
+    def _next_fetch(self) -> Asked | None:
+        """Fetch one range of which nothing is known, or several others: they hold little.
+
+        A topic waits while more of it may be found to be fetched together.
+        """
+        busy = {*self._looked_at, *[answer.topic for answer in self._answers]}
+        in_order = {asked.topic for asked in self.under_way.asked.values() if asked.is_stretch}
+        for topic, wanted in self._wanted.items():
+            if topic not in busy and (wanted[0].known or topic not in in_order):
+                break
+        else:
+            return None
         few = 1
         while few < min(len(wanted), MAX_WANTED) and wanted[few].known and wanted[0].known:
             few += 1
-        self._asked_topic = topic
         question = Fetch(self.salt, topic_tag(topic), tuple(wanted[:few]))
         del wanted[:few]
         if not wanted:
             del self._wanted[topic]
-        return question
+        return Asked(topic, question)
 
     def _next_slice(self) -> Arrived:
-        topic, size = self._arrived[0][0], 0
-        events: list[SentEvent] = []
-        while self._arrived and len(events) < SLICE and self._arrived[0][0] == topic:
-            if size >= SLICE_BYTES:
-                break
-            events.append(self._arrived.popleft()[1])
-            size += len(events[-1].data)
+        size = 0
+        events: list[tuple[Topic, SentEvent]] = []
+        while self._arrived and len(events) < SLICE and size < SLICE_BYTES:
+            events.append(self._arrived.popleft())
+            size += len(events[-1][1].data)
         self._arrived_bytes -= size
         self.storing += 1
-        return Arrived(topic, tuple(events))
+        return Arrived(tuple(events))
+
+    def _next_query(self) -> HistoryQuery:
+        """What to ask our log: of as many answers at a time as a message holds ranges."""
+        if not self._answers:
+            pick, self._pick = self._pick, None
+            assert pick is not None
+            self._looked_at = [pick.topic]
+            return pick
+        cuts, spans = [self._answers.pop()], 0
+        while self._answers:
+            spans += len(cuts[-1].spans)
+            if spans + len(self._answers[-1].spans) > MAX_SPANS:
+                break
+            cuts.append(self._answers.pop())
+        self._looked_at = [cut.topic for cut in cuts]
+        return FindUnequal(self.salt, tuple(cuts))
 
     @property
     def outcome(self) -> str:
@@ -258,62 +281,64 @@ class Session:
 
     # What our log says.
 
-    def on_worked_out(self, answer: object) -> Probe | None:
-        """Take what our log has worked out; a probe is to be asked."""
+    def on_worked_out(self, answer: object) -> None:
+        """Take what our log has worked out."""
+        topics, self._looked_at, self.query = self._looked_at, [], None
         if isinstance(answer, Probe):
-            self.asked = self._probe = answer
-            return answer
-        topic = self._asked_topic
-        if isinstance(answer, Wanted):
-            self._wanted[topic] = [answer]
+            self._probe = answer
+            self.under_way.again.append(Asked("", answer))
+        elif isinstance(answer, Wanted):
+            self._wanted.setdefault(topics[0], []).append(answer)
             self._wrong = (Span(answer.high, _WRONG),)
-            self._cuts.append(_Cut(topic, answer.low, self._wrong))
-        elif isinstance(answer, Unequal):
-            if topic in self.doubtful and topic not in self.missing:
-                self.missing[topic] = max(0, self.doubtful[topic] - answer.count)
-            if answer.cuts or answer.wanted:
-                self.unequal[topic] = None
-            wanted = self._wanted.get(topic, [])
-            room = MAX_LEFT - len(self._cuts) - sum(map(len, self._wanted.values()))
-            wanted += answer.wanted[: max(0, room)]
-            if wanted:
-                self._wanted[topic] = wanted
-            for low, spans in answer.cuts[: max(0, room)]:
-                self._cuts.append(_Cut(topic, low, spans))
-        return None
+            self._cuts.append(Cut(topics[0], answer.low, self._wrong))
+        elif isinstance(answer, tuple):
+            for topic, found in zip(topics, answer, strict=True):
+                self._take(topic, found)
 
-    def note_stored(self, topic: Topic, events: int, invalid: int, now: float) -> None:
-        """So many of a slice were good, so many forged."""
-        self.events += events
-        self.missing[topic] = max(0, self.missing.get(topic, 0) - events)
+    def _take(self, topic: Topic, found: Unequal) -> None:
+        """Take what there is to do about a topic."""
+        if topic in self.doubtful and topic not in self.missing:
+            self.missing[topic] = max(0, self.doubtful[topic] - found.count)
+        if found.cuts or found.wanted:
+            self.unequal[topic] = None
+        room = MAX_LEFT - len(self._cuts) - sum(map(len, self._wanted.values()))
+        if wanted := found.wanted[: max(0, room)]:
+            self._wanted.setdefault(topic, []).extend(wanted)
+        for low, spans in found.cuts[: max(0, room)]:
+            self._cuts.append(Cut(topic, low, spans))
+
+    def note_stored(self, good: Mapping[Topic, int], invalid: int, now: float) -> None:
+        """So many of a slice were good, by topic, and so many forged."""
+        for topic, events in good.items():
+            self.events += events
+            self.missing[topic] = max(0, self.missing.get(topic, 0) - events)
         self.invalid += invalid
-        if events:
+        if good:
             self._in_vain, self._news_at = 0, now
         if self.invalid > MAX_INVALID:
             raise PeerError(FORGED)
 
     # What the partner says.
 
-    def ask_again(self) -> Probe | Compare | Fetch | None:
-        """The question that got no answer, if it should be asked once more."""
-        self._failures += 1
-        return self.asked if self._failures <= MAX_FAILURES else None
-
-    def on_answered(self, body: Body) -> None:
+    def on_answered(self, number: int, body: Body, now: float) -> None:
         """Take the partner's answer; a `PeerError` if it is none."""
-        asked, self.asked = self.asked, None
+        size = 0
+        if isinstance(body, Events):
+            size = sum([len(event.data) for event in body.events])
+        asked = self.under_way.answered(number, size, now)
+        question = asked.question
         self._in_vain += 1
         if self._in_vain > MAX_IN_VAIN:
             raise PeerError(GAVE_NOTHING)
-        self._failures = 0
-        if isinstance(asked, Probe) and isinstance(body, Verdict):
-            self._on_verdict(asked, body)
-        elif isinstance(asked, Compare) and isinstance(body, Compared):
-            self._on_compared(asked, body)
-        elif isinstance(asked, Fetch) and isinstance(body, Events):
-            self._on_events(asked, body)
+        if isinstance(question, Probe) and isinstance(body, Verdict):
+            self._on_verdict(question, body)
+        elif isinstance(question, Compare) and isinstance(body, Compared):
+            self._on_compared(asked.topic, question, body)
+        elif isinstance(question, Fetch) and isinstance(body, Events):
+            self._arrived_bytes += size
+            self._on_events(asked.topic, question, body)
         else:
-            raise PeerError(BAD_ANSWER, f"a {type(body).__name__} to a {type(asked).__name__}")
+            raise PeerError(BAD_ANSWER, f"a {type(body).__name__} to a {type(question).__name__}")
 
     def _on_verdict(self, asked: Probe, verdict: Verdict) -> None:
         places = [difference.place for difference in verdict.differences] + [*verdict.unknown]
@@ -325,7 +350,7 @@ class Session:
             topic = self.topics[difference.place][0]
             if difference.spans:
                 self.doubtful[topic] = difference.count
-                self._answers.append(_Cut(topic, BEGIN, difference.spans))
+                self._answers.append(Cut(topic, BEGIN, difference.spans))
                 equal.remove(difference.place)
         self._judge_equal(asked, equal)
 
@@ -355,10 +380,10 @@ class Session:
         """Do nothing about a topic: somebody else is asked about it."""
         self.left_out = True
         del self.doubtful[topic]
-        self.compared.remove(topic)
+        self.compared = [each for each in self.compared if each != topic]
         self._answers = [answer for answer in self._answers if answer.topic != topic]
 
-    def _on_compared(self, asked: Compare, answer: Compared) -> None:
+    def _on_compared(self, topic: Topic, asked: Compare, answer: Compared) -> None:
         ranges = list(compared(asked.low, asked.spans))
         at = 0
         for low, high, _ in compared(asked.low, answer.spans):
@@ -366,24 +391,21 @@ class Session:
                 at += 1
             if at == len(ranges) or low < ranges[at][0]:
                 raise PeerError(BAD_ANSWER, "a range that was not asked for")
-        topic = self._asked_topic
         if asked.spans == self._wrong and not answer.spans:
             self._doubted = self._probe
             return
         if answer.spans:
-            self._answers.append(_Cut(topic, asked.low, answer.spans))
+            self._answers.append(Cut(topic, asked.low, answer.spans))
         if answer.next is not None:
             low, rest = asked.low, list(asked.spans)
             while rest and rest[0].high <= answer.next:
                 low = rest.pop(0).high
             if not rest or low == asked.low:
                 raise PeerError(BAD_ANSWER, "a comparison that does not go on")
-            self._cuts.append(_Cut(topic, low, tuple(rest)))
+            self._cuts.append(Cut(topic, low, tuple(rest)))
 
-    def _on_events(self, asked: Fetch, answer: Events) -> None:
-        topic = self._asked_topic
+    def _on_events(self, topic: Topic, asked: Fetch, answer: Events) -> None:
         self._arrived.extend([(topic, event) for event in answer.events])
-        self._arrived_bytes += sum([len(event.data) for event in answer.events])
         if answer.events:
             self.unequal[topic] = None
         if not answer.events:
