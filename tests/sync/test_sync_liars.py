@@ -1,6 +1,8 @@
 """Whatever a partner answers: work, memory and time of a session are bounded, and nothing enters
 but by the protocol's own checks."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -34,6 +36,7 @@ from rumormill.sync.session import (
     Arrived,
     Session,
 )
+from rumormill.sync.under_way import MAX_ASKED
 
 stamps = st.integers(int((NOW - 5000) * 1e6), int((NOW + 5000) * 1e6))
 keys = st.builds(Key, stamps, st.binary(max_size=3))
@@ -68,28 +71,37 @@ def differs(*spans: Span) -> Verdict:
     return Verdict((Difference(0, 10**6, spans),), (1,))
 
 
-def played(asker: Journal, draw, audit: int = -1) -> tuple[int, int, str]:
-    """A session with a partner that answers as it likes: questions, events offered, its end.
+def played(
+    asker: Journal, draw, audit: int = -1, choose: Callable[[list[int]], int] = min
+) -> tuple[int, int, str]:
+    """A session with a partner that answers as it likes, in the order that it chooses, when nothing
+    else is left to do: questions, events offered, its end.
 
     It is about news, of which the asker has something, and about the weather, of which it has not.
     """
     topics = (("news", 0), ("weather", 0))
+    waiting: dict[int, Body] = {}
     session = Session(b"liar", topics, SALT, 0.0, offered=False, audit=audit)
     asked = offered = number = 0
     cost = Cost()
     try:
-        while (step := session.next(NOW, number)) is not None:
+        while (step := session.next(NOW, number)) is not None or waiting:
             assert len(session._cuts) + sum(map(len, session._wanted.values())) <= 2 * MAX_LEFT
-            assert len(session._arrived) <= 2 * MAX_EVENTS
+            assert len(session._arrived) <= (1 + MAX_ASKED) * MAX_EVENTS
+            assert len(waiting) <= MAX_ASKED
             if isinstance(step, Arrived):
                 offered += len(step.events)
                 session.note_stored({}, len(step.events), NOW)
                 session.storing -= 1
             elif isinstance(step, HistoryQuery):
                 session.on_worked_out(step.work_out(asker))
-            else:
+            elif step is not None:
                 asked += 1
-                session.on_answered(number, carried(draw(step), cost), NOW)
+                waiting[number] = step
+            else:
+                chosen = choose(list(waiting))
+                body = carried(draw(waiting.pop(chosen)), cost)
+                session.on_answered(chosen, body, NOW)
             number += 1
     except PeerError as error:
         return asked, offered, error.reason
@@ -102,8 +114,12 @@ def test_an_arbitrary_partner_is_bounded(data: st.DataObject) -> None:
     """It cannot keep a session going, nor fill its memory."""
     one = store_of(dated(NOW - 5000 + n) for n in range(200))
     before = ids_of(one)
-    asked, offered, _ = played(one, lambda body: data.draw(answers[type(body)]))
-    assert asked <= MAX_IN_VAIN + 1
+    asked, offered, _ = played(
+        one,
+        lambda body: data.draw(answers[type(body)]),
+        choose=lambda waiting: data.draw(st.sampled_from(waiting)),
+    )
+    assert asked <= MAX_IN_VAIN + MAX_ASKED
     assert offered <= MAX_INVALID + 256
     assert ids_of(one) == before
 
@@ -120,7 +136,7 @@ def test_endless_recursion_ends() -> None:
         return Events()
 
     asked, _, outcome = played(one, recurses)
-    assert asked <= MAX_IN_VAIN + 1
+    assert asked <= MAX_IN_VAIN + MAX_ASKED
     assert outcome == "in vain"
 
 

@@ -2,12 +2,16 @@
 trip takes, and no line or memory has to bear more than a few answers for that."""
 
 import random
+from collections import Counter
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
-from sync_rig import NOW, SALT, answer, dated, reconcile, store_of
+from sync_rig import NOW, SALT, answer, dated, ids_of, reconcile, store_of
 from sync_stage import Stage
 
+from rumormill.core.event import Event
 from rumormill.core.history import END, HistoryQuery
 from rumormill.sim.journal import Journal
 from rumormill.sim.latency import parse_latency
@@ -75,8 +79,10 @@ class Drive:
     def go_on(self) -> None:
         while (step := self.session.next(self.now, self._number)) is not None:
             if isinstance(step, Arrived):
-                self.came += [(topic, sent.id) for topic, sent in step.events]
-                self.session.note_stored({topic: 1 for topic, _ in step.events}, 0, self.now)
+                for topic, sent in step.events:
+                    self.came.append((topic, sent.id))
+                    self._asker.keep(Event(topic, sent.data, sent.author, sent.id), self.now)
+                self.session.note_stored(dict(Counter(of for of, _ in step.events)), 0, self.now)
                 self.session.storing -= 1
             elif isinstance(step, HistoryQuery):
                 self.session.on_worked_out(step.work_out(self._asker))
@@ -84,10 +90,10 @@ class Drive:
                 self.asked[self._number] = step
             self._number += 1
 
-    def answer(self, after: float, *, most: int = MAX_ASKED) -> None:
-        """Answer the first of what is asked, in any order."""
+    def answer(self, after: float, *numbers: int) -> None:
+        """Answer some questions, or all, the latest first."""
         self.now += after
-        for number in sorted(self.asked, reverse=True)[:most]:
+        for number in numbers or sorted(self.asked, reverse=True):
             told = answer(self._partner, self.asked.pop(number))
             self.session.on_answered(number, told, self.now)
         self.go_on()
@@ -105,6 +111,29 @@ def test_questions_go_side_by_side_and_no_more_than_a_few() -> None:
     assert rounds <= 6 + len(TOPICS) / MAX_ASKED
     assert sorted(drive.came) == sorted((each.topic, each.id) for each in events)
     assert drive.session.outcome == COMPLETE
+
+
+kept = st.lists(st.tuples(st.sampled_from(TOPICS[:8]), st.integers(0, 400)), unique=True)
+
+
+@settings(max_examples=100)
+@given(kept, kept, st.booleans(), st.data())
+def test_in_whatever_order_answers_come_everything_comes_once(
+    ours: list[tuple[str, int]], its: list[tuple[str, int]], many: bool, data: st.DataObject
+) -> None:
+    """Of any two histories of some topics, also where they are too long to be listed."""
+    shared = [dated(NOW - 900 + n / 2, topic) for topic in TOPICS[6:8] for n in range(500 * many)]
+    one, other = (
+        store_of([*shared, *[dated(NOW - 5000 + n, topic) for topic, n in drawn]])
+        for drawn in (ours, its)
+    )
+    drive = Drive(one, other, TOPICS[:8])
+    while drive.asked:
+        assert len(drive.asked) <= MAX_ASKED
+        drive.answer(0.5, data.draw(st.sampled_from(sorted(drive.asked))))
+    for topic in TOPICS[:8]:
+        assert ids_of(one, topic) >= ids_of(other, topic)
+    assert len(drive.came) == len({*its} - {*ours})
 
 
 def test_a_stretch_comes_in_the_order_of_its_dates() -> None:
