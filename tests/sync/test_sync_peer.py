@@ -5,13 +5,14 @@ import math
 import pytest
 from sync_stage import Stage
 
+from rumormill.core.effects import Outcome
 from rumormill.core.errors import LocalError
 from rumormill.core.inputs import Publish, Subscribe, Unsubscribe
 from rumormill.protocols.registry import Hooks
 from rumormill.sim.sync_liar import SyncLiar
 from rumormill.sync.peer import NOT_KEPT
 from rumormill.sync.session import COMPLETE, EQUAL, PROMISED
-from rumormill.sync.wishes import SyncNow, SyncReport
+from rumormill.sync.wishes import SyncNow
 
 WORDS = ("one", "two", "three", "four", "five")
 MINUTE = 60.0
@@ -210,11 +211,11 @@ def test_who_asks_twice_at_once_gets_both() -> None:
         stage.subscribe(late, topic, since=0.0)
     stage.connect(late, 0)
     stage.run(0.1)
-    said: dict[tuple[str, ...], list[object]] = {}
+    said: dict[tuple[str, ...], list[Outcome]] = {}
     for wanted in (("topic 1",), ("topic 2", "topic 3"), tuple(topics)):
         stage.host(late).command(SyncNow(wanted), said.setdefault(wanted, []).append)
     for wanted, reports in said.items():
         while not reports:
             stage.run(0.01)
         assert set(stage.words(late)) >= set(wanted)
-        assert all(report.answered == 1 for report in reports if isinstance(report, SyncReport))
+        assert [report.result.answered for report in reports] == [1]
