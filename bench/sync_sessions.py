@@ -1,4 +1,4 @@
-"""Sessions of sync between two logs on the disk: bytes, round trips, processor time, memory.
+"""Sessions of sync between two logs on the disk: bytes, questions, processor time, memory.
 
 Both sides run the machine that a node runs (`sync.peer`, under GossipSub with signed events), each
 over a log of its own; between them every message is encoded, counted with its length prefix, and
@@ -285,11 +285,11 @@ def bench_sessions(full: Path, home: Path, events: int) -> None:
     pair = Pair(home / "asker", home / "answerer")
     print(f"sessions, {events:,} events, bytes without the events")
     print(
-        f"  {'':24}{'found':>9}{'in all':>9}{'round':>8}{'(to':>7}{'asker':>8}{'answerer':>10}"
+        f"  {'':24}{'found':>9}{'in all':>9}{'ques-':>8}{'(to':>7}{'asker':>8}{'answerer':>10}"
         f"{'events':>9}{'waited':>8}{'peak of the':>13}"
     )
     print(
-        f"  {'':24}{'bytes':>9}{'bytes':>9}{'trips':>8}{'find)':>7}{'ms':>8}{'ms':>10}"
+        f"  {'':24}{'bytes':>9}{'bytes':>9}{'tions':>8}{'find)':>7}{'ms':>8}{'ms':>10}"
         f"{'':9}{'s':>8}{'answerer, kB':>13}"
     )
     for name, topics, dates in scenarios(start, events):
