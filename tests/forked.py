@@ -176,14 +176,17 @@ def _begin(asked: int, stdin: int, stdout: int, stderr: int, tells: int) -> list
     return [os.fsdecode(each) for each in arguments]
 
 
-def _leave(code: int) -> None:
+def _leave(code: int, names: dict[str, str] | None = None) -> None:
     """End at once with this code, as Python would in the end.
 
     It would take all modules apart before, in pages that were shared with the parent until then:
-    that is most of what a command costs.
+    that is most of what a command costs. A program's own `names` are, so that what it has left
+    open complains.
     """
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
+    if names is not None:
+        names.clear()
     gc.collect()
     with contextlib.suppress(OSError, ValueError):  # Python complains of those
         sys.stdout.flush()
@@ -197,7 +200,9 @@ def _main() -> int | None:
     if words[:1] == ["-c"]:
         sys.argv = ["-c", *words[2:]]
         warnings.simplefilter("error")
-        exec(compile(words[1], "<string>", "exec"), {"__name__": "__main__"})
+        names = {"__name__": "__main__"}
+        exec(compile(words[1], "<string>", "exec"), names)
+        _leave(0, names)
         return None
     from rumormill.cli import main
 
