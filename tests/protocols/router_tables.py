@@ -83,6 +83,11 @@ def table_sizes(router: Any) -> dict[str, int]:
     return sizes
 
 
+def size_of(table: Any) -> int:
+    """How many entries one table has, together with those of tables in it."""
+    return table_sizes(table)[""]
+
+
 def entries(router: Any) -> int:
     """All entries of all tables."""
     return sum(table_sizes(router).values())
