@@ -10,7 +10,7 @@ UV ?= uv
 help:
 	@echo "make demo          run real nodes with every protocol, kill some, write report.html"
 	@echo "make compare       compare four protocols in the simulator"
-	@echo "make test-quick    run a part of the tests that touches every package, in little more than a minute"
+	@echo "make test-quick    run a part of the tests that touches every package, in less than a minute"
 	@echo "make test          run the tests"
 	@echo "make test-slow     run the tests that take minutes"
 	@echo "make test-pythons  run test-quick with other Pythons: PYTHONS= names or paths"

@@ -1,6 +1,7 @@
 """What tests share: Hypothesis' settings, signals, the watch over event loops, homes, one Spark."""
 
 import gc
+import itertools
 import os
 import signal
 from collections.abc import Iterator
@@ -29,6 +30,8 @@ settings.register_profile(
     "long", parent=settings.get_profile("fast"), max_examples=2000, derandomize=False
 )
 settings.load_profile("fast")
+
+_ended = itertools.count(1)
 
 loop_watch.install()
 for _name in PROTOCOL_NAMES:
@@ -61,6 +64,13 @@ def pytest_collection_finish() -> None:
     """Spare the garbage collector what stays to the end: a node's loop would wait for it."""
     gc.freeze()
     gc.enable()
+
+
+def pytest_runtest_logfinish() -> None:
+    """Now and then also what has come to stay since: modules that tests import, and caches."""
+    if next(_ended) % 50 == 0:
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

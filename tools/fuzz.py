@@ -172,14 +172,18 @@ class _KnownSecrets:
     from_private_bytes = functools.cache(X25519PrivateKey.from_private_bytes)
 
 
-@functools.cache
-def derive_once() -> None:
-    """Keep what two targets derive from the same bytes each time, two thirds of their time.
+DERIVED_ONCE = (
+    (pnet, "hsalsa20", functools.lru_cache(4096)(pnet.hsalsa20)),
+    (noise, "X25519PrivateKey", _KnownSecrets),
+)
+"""What two targets derive from the same bytes each time, two thirds of their time, and what keeps
+it instead: of the package's own code."""
 
-    For a process that does nothing but fuzz: it is the package's own code that is made to do so.
-    """
-    pnet.hsalsa20 = functools.lru_cache(4096)(pnet.hsalsa20)
-    noise.X25519PrivateKey = _KnownSecrets  # type: ignore[misc,assignment]
+
+def derive_once() -> None:
+    """Have it kept, in a process that does nothing but fuzz."""
+    for module, name, keeps in DERIVED_ONCE:
+        setattr(module, name, keeps)
 
 
 def _in_a_process(task: tuple[str, int, int, Path | None]) -> str:

@@ -10,7 +10,7 @@ import pytest
 from processes import environment, rumormill
 from rumormill import __version__
 from rumormill.cli.completion import KNOWN_OF_SIM
-from rumormill.cli.grammar import behind_the_verb
+from rumormill.cli.grammar import Parser, behind_the_verb
 from rumormill.cli.parser import build_parser
 from rumormill.cli.shared_flags import PROTOCOLS
 from rumormill.cli.sim import FLAGS
@@ -180,3 +180,17 @@ def test_what_is_behind_two_dashes_is_no_home() -> None:
         *("pub", "t", "--home", "a"),
         *("--", "--home", "b"),
     ]
+
+
+def test_the_parser_of_one_verb_is_that_of_the_verb_among_all() -> None:
+    """It is made alone, but for the verb that looks at all others."""
+
+    def helps(parser: Parser) -> dict[str, str]:
+        (verbs,) = (each for each in parser._actions if each.metavar == "VERB")
+        return {name: verb.format_help() for name, verb in dict(verbs.choices or {}).items()}
+
+    every = helps(build_parser())
+    assert len(every) > 30
+    assert helps(build_parser("completion")) == helps(build_parser("no verb")) == every
+    for name in every.keys() - {"completion"}:
+        assert helps(build_parser(name)) == {name: every[name]}

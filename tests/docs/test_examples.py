@@ -10,24 +10,17 @@ from pathlib import Path
 import pytest
 from doc_pages import ROOT
 
-from processes import PATIENCE, Program, Terminal, rumormill
+from processes import Program, Terminal, environment, rumormill, run_forked
 
 EXAMPLES = ROOT / "examples"
 SOURCES = {"PYTHONPATH": str(ROOT / "src")}
 MOST_LINES = 60
 
 
-def run(name: str, *options: str, place: Path) -> str:
-    """Run an example to its end; it complains about nothing."""
-    ended = subprocess.run(
-        [sys.executable, "-W", "error", str(EXAMPLES / name), *options],
-        cwd=place,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        env=SOURCES,
-        check=False,
-    )
+def run(name: str, *options: str, place: Path, stdin: str | None = None) -> str:
+    """Run an example to its end, in a fork; it complains about nothing."""
+    program = (EXAMPLES / name).read_text()
+    ended = run_forked(["-c", program, *options], environment(), place, stdin)
     assert (ended.returncode, ended.stderr) == (0, ""), name
     return ended.stdout
 
@@ -153,17 +146,8 @@ def test_cloudevents_go_in_and_come_out(tmp_path: Path) -> None:
     order = {"specversion": "1.0", "id": "1", "source": "/shop", "type": "order"}
     order |= {"datacontenttype": "application/json", "data": {"n": 2}}
     lines = [json.dumps(order), "{}", json.dumps({**order, "id": "2", "type": "bill"})]
-    ended = subprocess.run(
-        [sys.executable, "-W", "error", str(EXAMPLES / "cloud_events.py")],
-        input="\n".join(lines),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        env=SOURCES,
-        check=False,
-    )
-    assert (ended.returncode, ended.stderr) == (0, "")
-    refused, *found = ended.stdout.splitlines()
+    said = run("cloud_events.py", place=tmp_path, stdin="\n".join(lines))
+    refused, *found = said.splitlines()
     assert refused.startswith("refused: ")
     events = {event["id"]: event for event in map(json.loads, found)}
     assert [events[number]["type"] for number in "12"] == ["order", "bill"]

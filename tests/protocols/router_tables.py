@@ -4,64 +4,88 @@ Tests count tables with this instead of naming them one by one, so that a table 
 router later is counted too.
 """
 
+import functools
+import itertools
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from rumormill.core.config import Config
 
-_CONTAINERS = (dict, list, tuple, set, frozenset, deque)
-_OWN = "rumormill.protocols."
+_OWN = ("rumormill.protocols.", "rumormill.wire.")
+
+_NOTHING, _TEXT, _TABLE, _OBJECT = range(4)
+
+
+@functools.cache
+def _kind(of: type) -> int:
+    """What a thing of this type is to the walk."""
+    if issubclass(of, Config):
+        return _NOTHING
+    if issubclass(of, (bytes, str)):
+        return _TEXT
+    if issubclass(of, (dict, list, tuple, set, frozenset, deque)):
+        return _TABLE
+    return _OBJECT if of.__module__.startswith(_OWN) else _NOTHING
+
+
+@functools.cache
+def _names(of: type) -> tuple[str, ...]:
+    """The attributes of a type that are in no `__dict__`."""
+    if issubclass(of, msgspec.Struct):
+        return of.__struct_fields__
+    return tuple(name for each in of.__mro__ for name in each.__dict__.get("__slots__", ()))
 
 
 def _attributes(thing: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(thing, msgspec.Struct):
-        for name in thing.__struct_fields__:
-            yield name, getattr(thing, name)
-        return
     yield from getattr(thing, "__dict__", {}).items()
-    for kind in type(thing).__mro__:
-        for name in kind.__dict__.get("__slots__", ()):
-            if hasattr(thing, name):
-                yield name, getattr(thing, name)
+    for name in _names(type(thing)):
+        if (value := getattr(thing, name, None)) is not None:
+            yield name, value
 
 
-def _children(value: Any) -> Iterator[Any]:
-    if isinstance(value, Mapping):
-        yield from value.keys()
-        yield from value.values()
-    else:
-        yield from value
+def _children(table: Any) -> Iterator[Any]:
+    return itertools.chain(table, table.values()) if isinstance(table, dict) else iter(table)
 
 
-def _walk(value: Any, path: str, known: dict[int, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield every container and every text below `value`, each object once."""
-    if id(value) in known or isinstance(value, Config):
-        return
-    if isinstance(value, (bytes, str)):
+def _walk(root: Any, least: int = _TABLE) -> Iterator[tuple[str, Any]]:
+    """Yield every table in a router, and every text if wanted, each object once."""
+    known: dict[int, Any] = {}
+    waiting = [("", root)]
+    while waiting:
+        path, value = waiting.pop()
+        if id(value) in known:
+            continue
         known[id(value)] = value
-        yield path, value
-    elif isinstance(value, _CONTAINERS):
-        known[id(value)] = value
-        yield path, value
-        for child in _children(value):
-            yield from _walk(child, path, known)
-    elif type(value).__module__.startswith((_OWN, "rumormill.wire.")):
-        known[id(value)] = value
-        inner = path or type(value).__name__
-        for name, attribute in _attributes(value):
-            yield from _walk(attribute, f"{inner}.{name}", known)
+        kind = _kind(type(value))
+        if kind == _OBJECT:
+            inner = path or type(value).__name__
+            inside = [
+                (f"{inner}.{name}", each)
+                for name, each in _attributes(value)
+                if _kind(type(each)) >= least
+            ]
+        else:
+            yield path, value
+            if kind == _TEXT:
+                continue
+            inside = [(path, each) for each in _children(value) if _kind(type(each)) >= least]
+        waiting += reversed(inside)
 
 
 def table_sizes(router: Any) -> dict[str, int]:
     """How many entries each table of a router has; tables inside a table are counted together."""
     sizes: dict[str, int] = {}
-    for path, value in _walk(router, "", {}):
-        if not isinstance(value, (bytes, str)):
-            sizes[path] = sizes.get(path, 0) + len(value)
+    for path, value in _walk(router):
+        sizes[path] = sizes.get(path, 0) + len(value)
     return sizes
+
+
+def size_of(table: Any) -> int:
+    """How many entries one table has, together with those of tables in it."""
+    return table_sizes(table)[""]
 
 
 def entries(router: Any) -> int:
@@ -71,15 +95,13 @@ def entries(router: Any) -> int:
 
 def held_bytes(router: Any) -> int:
     """The bytes of all names, ids and data that a router holds."""
-    return sum(len(value) for _, value in _walk(router, "", {}) if isinstance(value, (bytes, str)))
+    return sum(len(value) for _, value in _walk(router, _TEXT) if isinstance(value, (bytes, str)))
 
 
 def mentions(router: Any, *peers: bytes) -> list[str]:
     """The tables of a router in which any of some peers occurs, as a key or as a value."""
     found: dict[str, None] = {}
-    for path, value in _walk(router, "", {}):
-        if isinstance(value, (bytes, str)):
-            continue
+    for path, value in _walk(router):
         if isinstance(value, dict):
             hit = any(peer in value for peer in peers)
         else:

@@ -109,17 +109,6 @@ def test_the_trace_tells_of_every_session_and_every_event_that_it_brought() -> N
         assert payload.unequal or not payload.events
 
 
-def test_the_same_seed_gives_the_same_trace_with_sync() -> None:
-    """And another seed another."""
-    hashes = [
-        run_scenario(away(protocol, seed=seed))["trace_hash"]
-        for protocol in ("gossipsub", "floodsub")
-        for seed in (3, 3, 4)
-    ]
-    assert hashes[0] == hashes[1] != hashes[2]
-    assert hashes[3] == hashes[4] != hashes[5]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("peers", [100, 1000])
 @pytest.mark.parametrize("protocol", [*SYNCED, "pulsarcast", "skipring"])

@@ -33,8 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        parser = build_parser()
-        options = parser.parse_args(behind_the_verb(arguments), argparse.Namespace(parser=parser))
+        words = behind_the_verb(arguments)
+        parser = build_parser(*words[:1])
+        options = parser.parse_args(words, argparse.Namespace(parser=parser))
         # What a failed run tells people to type again.
         options.typed = arguments
         code: int = options.run(options)

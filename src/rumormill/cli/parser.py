@@ -46,6 +46,8 @@ MODULES: Final = {
 """Where verbs are carried out, each by a function `run_VERB`."""
 _STAYS: Final = "rumormill.cli.daemon"
 """Where those are that no SIGHUP ends, also not while this is imported."""
+_ASKS_OF_ALL: Final = "completion"
+"""The verb that looks at all others."""
 
 
 def _expanded(lines: str) -> str:
@@ -53,8 +55,9 @@ def _expanded(lines: str) -> str:
     return re.sub(r"(?m)^@(\w+)$", lambda match: _expanded(SHARED[match[1]]), lines)
 
 
-def build_parser() -> Parser:
-    """Make the parser of every verb."""
+def build_parser(verb: str = "") -> Parser:
+    """Make the parser of every verb, or of the one that is asked for, which is sooner done."""
+    alone = verb in PAGES and verb != _ASKS_OF_ALL
     parser = Parser(
         prog="rumormill",
         description="Brokerless topic publish/subscribe: nodes, and a simulator to study them.",
@@ -64,9 +67,9 @@ def build_parser() -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"rumormill {__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    for name, page in PAGES.items():
-        brief, description, lines, examples = page.split("\n\n")
-        verb = verbs.add_parser(
+    for name in [verb] if alone else PAGES:
+        brief, description, lines, examples = PAGES[name].split("\n\n")
+        parser_of_verb = verbs.add_parser(
             name,
             help=brief,
             description=description,
@@ -74,8 +77,8 @@ def build_parser() -> Parser:
             formatter_class=Formatter,
             allow_abbrev=False,
         )
-        verb.add_lines(_expanded(lines))
-        verb.set_defaults(run=partial(_run, name))
+        parser_of_verb.add_lines(_expanded(lines))
+        parser_of_verb.set_defaults(run=partial(_run, name))
     return parser
 
 

@@ -1,10 +1,11 @@
-"""A hostile peer: it leaves its topics, since nothing is delivered to it, and sends junk.
+"""Hostile peers: they leave their topics, since nothing is delivered to them; one sends junk.
 
 Leaving is traced, so that the ledger expects no delivery there. Other peers see no goodbye: what
 they are told about its subscriptions is as arbitrary as the rest.
 """
 
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -18,19 +19,10 @@ from rumormill.core.messages import WireMessage
 _NEXT_ATTACK: Final = "next attack"
 
 
-class Attacker:
-    """A machine that sends `rate` arbitrary messages per second to random peers of its."""
+class Hostile(ABC):
+    """A machine that attacks `rate` times a second, once it has left its topics."""
 
-    def __init__(
-        self,
-        junk: Callable[[random.Random, list[PeerId], list[Topic]], WireMessage],
-        topics: list[Topic],
-        left: Sequence[Topic],
-        rate: float,
-        randomness: random.Random,
-    ) -> None:
-        self._junk = junk
-        self._topics = topics
+    def __init__(self, left: Sequence[Topic], rate: float, randomness: random.Random) -> None:
         self._left = left
         self._interval = 1 / rate
         self._randomness = randomness
@@ -51,7 +43,29 @@ class Attacker:
             effects.append(SetTimer(_NEXT_ATTACK, now + self._interval))
         elif isinstance(event, TimerFired):
             effects.append(SetTimer(_NEXT_ATTACK, now + self._interval))
-            peers = list(self._peers)
-            if peers:
-                message = self._junk(self._randomness, peers, self._topics)
-                effects.append(Send(self._randomness.choice(peers), message))
+            if self._peers:
+                self._attack(list(self._peers), effects)
+
+    @abstractmethod
+    def _attack(self, peers: list[PeerId], effects: Effects) -> None:
+        """Do what it does, to some of the peers that there are."""
+
+
+class Attacker(Hostile):
+    """Sends arbitrary messages to random peers of its."""
+
+    def __init__(
+        self,
+        junk: Callable[[random.Random, list[PeerId], list[Topic]], WireMessage],
+        topics: list[Topic],
+        left: Sequence[Topic],
+        rate: float,
+        randomness: random.Random,
+    ) -> None:
+        super().__init__(left, rate, randomness)
+        self._junk = junk
+        self._topics = topics
+
+    def _attack(self, peers: list[PeerId], effects: Effects) -> None:
+        message = self._junk(self._randomness, peers, self._topics)
+        effects.append(Send(self._randomness.choice(peers), message))

@@ -13,19 +13,11 @@ import random
 from collections.abc import Sequence
 from typing import Final
 
-from rumormill.core import trace
-from rumormill.core.effects import Answer, Ask, Decline, Effects, SetTimer
+from rumormill.core.effects import Answer, Ask, Decline, Effects
 from rumormill.core.history import Key, topic_tag
 from rumormill.core.ids import PeerId, Topic
-from rumormill.core.inputs import (
-    Asked,
-    Input,
-    PeerConnected,
-    PeerDisconnected,
-    Start,
-    TimerFired,
-)
-from rumormill.core.machine import View
+from rumormill.core.inputs import Asked, Input
+from rumormill.sim.attacker import Hostile
 from rumormill.sim.scenario import Lie
 from rumormill.sync.messages import (
     HASH_BYTES,
@@ -44,7 +36,6 @@ from rumormill.sync.messages import (
     Verdict,
 )
 
-_NEXT_OFFER: Final = "next offer"
 _TIMEOUT: Final = 10.0
 _PARTS: Final = MAX_SPANS // 4
 """Ranges of a topic that are said to differ."""
@@ -52,7 +43,7 @@ _FORGED: Final = 16
 """Events in one answer."""
 
 
-class SyncLiar:
+class SyncLiar(Hostile):
     """A machine that offers `rate` times a second, and lies."""
 
     def __init__(
@@ -63,41 +54,25 @@ class SyncLiar:
         rate: float,
         randomness: random.Random,
     ) -> None:
+        super().__init__(left, rate, randomness)
         self._lie = lie
         self._offer = Offer(tuple([topic_tag(topic) for topic in topics]))
-        self._left = left
-        self._interval = 1 / rate
-        self._randomness = randomness
         self._number = 0
-        self._peers: dict[PeerId, None] = {}
-
-    def view(self) -> View:
-        """Show nothing: nobody would believe it."""
-        return View()
 
     def handle(self, event: Input, now: float, effects: Effects) -> None:
         """Take one input (see `core.machine`)."""
-        if isinstance(event, PeerConnected):
-            self._peers[event.peer] = None
-        elif isinstance(event, PeerDisconnected):
-            self._peers.pop(event.peer, None)
-        elif isinstance(event, Start):
-            effects.extend(trace.Leave(topic) for topic in self._left)
-            effects.append(SetTimer(_NEXT_OFFER, now + self._interval))
-        elif isinstance(event, TimerFired):
-            effects.append(SetTimer(_NEXT_OFFER, now + self._interval))
-            if self._peers:
-                self._number += 1
-                peer, message = self._randomness.choice(list(self._peers)), SyncMessage(self._offer)
-                effects.append(Ask(peer, self._number, message, _TIMEOUT, one_way=True))
-        elif isinstance(event, Asked):
-            told = None
-            if isinstance(event.message, SyncMessage):
-                told = self._answer(event.message.body)
-            if told is None:
-                effects.append(Decline(event.number))
-            else:
-                effects.append(Answer(event.number, SyncMessage(told)))
+        if not isinstance(event, Asked):
+            super().handle(event, now, effects)
+            return
+        told = self._answer(event.message.body) if isinstance(event.message, SyncMessage) else None
+        effects.append(
+            Decline(event.number) if told is None else Answer(event.number, SyncMessage(told))
+        )
+
+    def _attack(self, peers: list[PeerId], effects: Effects) -> None:
+        self._number += 1
+        peer, message = self._randomness.choice(peers), SyncMessage(self._offer)
+        effects.append(Ask(peer, self._number, message, _TIMEOUT, one_way=True))
 
     def _answer(self, asked: Body) -> Body | None:
         silent = self._lie == "withholding"

@@ -1,5 +1,7 @@
 """go's mesh tests: GRAFT, PRUNE, backoff, and what becomes of control messages that are lost."""
 
+from typing import Any
+
 from protocols.conformance import MESH_ONLY, controls, publish_and_check, subscribe_and
 from protocols.pubsub_rig import Rig
 from rumormill.core.effects import Send
@@ -18,6 +20,18 @@ from rumormill.protocols.gossipsub.score_params import (
 from rumormill.protocols.pubsub import reasons as pubsub_reasons
 from rumormill.protocols.pubsub.messages import Control, Prune, Rpc, SubOpts
 from rumormill.sim.link import QUEUE_FULL, LinkFaults
+
+
+def grafted(**puppets: Any) -> tuple[Rig, int, int]:
+    """A subscriber, and a puppet that has grafted its topic and announced nothing."""
+    rig = Rig()
+    (peer,) = rig.add()
+    puppet = rig.add_puppet(**puppets)
+    rig.connect(puppet, peer)
+    rig.subscribe([peer])
+    rig.send(puppet, peer, Rpc(control=Control(graft=("news",))))
+    rig.run(0.01)
+    return rig, peer, puppet
 
 
 class TestLinks:
@@ -249,13 +263,7 @@ class TestControlMessages:
 
     def test_a_graft_that_overtakes_its_announcement_costs_nobody(self) -> None:
         """Who grafts one of our topics subscribes to it; its own announcement changes nothing."""
-        rig = Rig()
-        (peer,) = rig.add()
-        puppet = rig.add_puppet()
-        rig.connect(puppet, peer)
-        rig.subscribe([peer])
-        rig.send(puppet, peer, Rpc(control=Control(graft=("news",))))
-        rig.run(0.01)
+        rig, peer, puppet = grafted()
         assert rig.mesh(peer) == [puppet]
         assert list(rig.router(peer).topics["news"]) == [rig.id(puppet)]
         rig.send(puppet, peer, subscribe_and())
@@ -267,13 +275,7 @@ class TestControlMessages:
 
     def test_a_peer_that_only_grafted_leaves_by_unsubscribing(self) -> None:
         """A subscription that a GRAFT announced ends like any other, and the link with it."""
-        rig = Rig()
-        (peer,) = rig.add()
-        puppet = rig.add_puppet()
-        rig.connect(puppet, peer)
-        rig.subscribe([peer])
-        rig.send(puppet, peer, Rpc(control=Control(graft=("news",))))
-        rig.run(0.01)
+        rig, peer, puppet = grafted()
         assert rig.mesh(peer) == [puppet]
         rig.send(puppet, peer, Rpc(subscriptions=(SubOpts(False, "news"),)))
         rig.run(2)
@@ -300,13 +302,7 @@ class TestControlMessages:
 
     def test_a_graft_of_a_floodsub_peer_announces_nothing(self) -> None:
         """FloodSub knows no GRAFT; it is refused, and the sender is no subscriber by it."""
-        rig = Rig()
-        (peer,) = rig.add()
-        puppet = rig.add_puppet(protocols=(FLOODSUB,))
-        rig.connect(puppet, peer)
-        rig.subscribe([peer])
-        rig.send(puppet, peer, Rpc(control=Control(graft=("news",))))
-        rig.run(0.01)
+        rig, peer, _ = grafted(protocols=(FLOODSUB,))
         assert rig.mesh(peer) == []
         assert "news" not in rig.router(peer).topics
 

@@ -15,7 +15,7 @@ from hypothesis.stateful import initialize, invariant
 
 from protocols import router_inputs as world
 from protocols.router_machine import Router
-from protocols.router_tables import table_sizes
+from protocols.router_tables import size_of
 from rumormill.protocols.floodsub.router import FLOODSUB, FloodSub
 from rumormill.protocols.gossipsub import trunk_missing
 from rumormill.protocols.gossipsub.config import PRESETS, GossipSubConfig
@@ -99,11 +99,9 @@ class GossipSubRouter(Router):
         router, config = self.router, self.config
         if router is None:
             return
-        sizes = table_sizes(router)
-        backoff, gossip = "GossipSub.mesh.backoff", "GossipSub.gossip"
         assert len(router.mesh.backoff) <= config.max_backoffs
-        assert sizes[f"{backoff}._per_peer"] <= config.max_backoffs
-        promised = sizes[f"{gossip}.promises._by_id"]
+        assert size_of(router.mesh.backoff._per_peer) <= config.max_backoffs
+        promised = size_of(router.gossip.promises._by_id)
         assert router.gossip.promises.count <= config.max_promises
         assert promised <= 2 * config.max_promises, "ids, and who owes them"
         per_heartbeat = config.max_idontwant_messages * config.max_idontwant_length
@@ -114,10 +112,10 @@ class GossipSubRouter(Router):
         if not config.history_length:
             assert len(router.gossip.cache.messages) == 0
         if config.scoring:
-            keeper, score = "GossipSub._score", config.score
-            known = sizes[f"{keeper}._active"] + sizes[f"{keeper}._retained"]
-            assert known <= score.peers_max
-            assert sizes[f"{keeper}._deliveries.records"] <= max(score.delivery_records_max, 1) * 9
+            keeper, score = router._score, config.score
+            assert size_of(keeper._active) + size_of(keeper._retained) <= score.peers_max
+            records = size_of(keeper._deliveries.records)
+            assert records <= max(score.delivery_records_max, 1) * 9
 
     @invariant()
     def trees_are_bounded_and_lead_to_connected_peers(self) -> None:
