@@ -59,7 +59,7 @@ def backup(home: Path | str, to: Path | str) -> Report:
         raise BackupRefusedError(
             f"{to} cannot be made: {error.strerror}; name a directory where you may write"
         ) from error
-    with translated(str(to)):
+    with translated(str(to), "the backup"):
         try:
             _copy_store(source, made, _FIRST)
             _copy_files(home, made)
@@ -136,8 +136,10 @@ def _copy_store(
     for leftover in (target, *(target.with_name(target.name + end) for end in ("-wal", "-shm"))):
         leftover.unlink(missing_ok=True)
     empty: list[Finding] = []
-    with files.unfinished(target):
+    with files.unfinished(target, home / HEADS_NAME):
         with contextlib.closing(schema.connect_reader(source)) as db:
+            with translated(str(source.parent)):
+                schema.has_schema(db)  # opens all of its files, which may need room there
             db.execute("VACUUM INTO ?", (str(target),))
         files.make_private(target)
         if before is not None:
@@ -153,9 +155,9 @@ def _copy_store(
         files.sync_directory(home)
         with contextlib.closing(schema.connect_reader(target)) as db:
             witness, rows = _witness_of(db, epoch)
-    heads = HeadsFile(home / HEADS_NAME, witness, DEFAULT_CONFIG.durability)
-    heads.note(witness.generation, rows)
-    heads.close()
+        heads = HeadsFile(home / HEADS_NAME, witness, DEFAULT_CONFIG.durability)
+        heads.note(witness.generation, rows)
+        heads.close()
     return empty
 
 
