@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from rumormill.core.errors import LocalError
 from rumormill.log import files, schema
 from rumormill.log.check import HEADS_NAME, damaged, find_witness
 from rumormill.log.errors import (
@@ -39,7 +40,7 @@ _FIRST: Final = 1
 _NOT_THERE: Final = "the backup does not have them; these offsets stay empty"
 
 
-class BackupRefusedError(StoreError):
+class BackupRefusedError(StoreError, LocalError):
     """A backup cannot be made there, or a restore would take something away."""
 
 

@@ -110,7 +110,7 @@ class StoreFailedError(StoreError):
     """The disk failed under the writer: whether the last group is kept is known after reopening."""
 
 
-class ImportRefusedError(StoreError):
+class ImportRefusedError(StoreError, LocalError):
     """A file to import is damaged or does not continue the history that the log already has."""
 
 
@@ -137,7 +137,7 @@ class OffsetGoneError(StoreError):
         self.topic, self.offset, self.first_offset = topic, offset, first_offset
 
 
-class OffsetAheadError(StoreError):
+class OffsetAheadError(StoreError, LocalError):
     """A reader asks for an offset that the log never gave: one of the two is an old copy."""
 
     def __init__(self, topic: str, offset: int, next_offset: int) -> None:
