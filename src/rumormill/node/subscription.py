@@ -1,9 +1,10 @@
 """A subscription: an async iterator over the events of a topic, in the order of the log.
 
-New events wait in a buffer that is bounded in events and in bytes. What happens when it is full is the subscriber's choice: by
-default nothing is lost, because the log has every event and the subscription catches up from there;
-or the oldest or the newest events are dropped, which is counted. A filter looks at an event before
-it gets here: one that does not match takes no room and wakes nobody.
+New events wait in a buffer that is bounded in events and in bytes. What happens when it is full is
+the subscriber's choice: by default nothing is lost, because the log has every event and the
+subscription catches up from there; or the oldest or the newest events are dropped, which is
+counted. A filter looks at an event before it gets here: one that does not match takes no room and
+wakes nobody.
 
 A subscription to a pattern has many topics, which are entered as they become known. Each has a
 place of its own in the log; what comes in several of them is in the order in which it came.
@@ -270,9 +271,7 @@ class Subscription:
         """Fill the buffer from the log; end when it has no more, without a gap or a repetition."""
         limit = min(_CATCH_UP, self._size)
         place = self._next[topic]
-        start, events = await asyncio.to_thread(
-            read_on, self.log, topic, place, limit, MOST_BYTES
-        )
+        start, events = await asyncio.to_thread(read_on, self.log, topic, place, limit, MOST_BYTES)
         self.dropped += start - place
         self._next[topic] = start
         if events:
