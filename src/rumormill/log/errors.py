@@ -90,7 +90,7 @@ class StoreVersionError(StoreError):
     """The store was written by a newer rumormill."""
 
 
-class NotAStoreError(StoreError):
+class NotAStoreError(StoreError, LocalError):
     """There is no rumormill store at this path."""
 
 
