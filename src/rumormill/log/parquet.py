@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from rumormill.core.errors import LocalError
 from rumormill.core.event import Event
 from rumormill.log.errors import EventRefusedError, ImportRefusedError, import_extra, translated
 from rumormill.log.event_log import EventLog
@@ -77,6 +78,8 @@ def export_parquet(log: EventLog, path: Path | str, topics: Sequence[str] | None
     ]
     settings = {"compression": "zstd", "write_page_checksum": True}
     path = Path(path)
+    if not path.parent.is_dir():
+        raise LocalError(f"there is no directory {path.parent}: name a file in one that is there")
     draft = path.with_name(f".{path.name}.part")
     try:
         with translated(str(path), "the file"):
