@@ -97,6 +97,7 @@ def test_what_is_no_place_or_no_topic_is_said(home: Path, tmp_path: Path) -> Non
     for words, why in (
         (("export", tmp_path / "x.parquet", "--topic", "weather"), "has no topic 'weather'"),
         (("export", home / "lock"), "exists already"),
+        (("export", tmp_path / "no" / "x.parquet"), "there is no directory"),
         (("backup", home), "exists already"),
         (("restore", tmp_path / "nothing"), "no rumormill store"),
         (("restore", home), "is that home itself"),

@@ -70,6 +70,26 @@ class Block(NamedTuple):
         return self.language == "python" and self.is_program and "spark" in self.text
 
 
+def rows_of(page: str, first: str) -> list[list[str]]:
+    """The cells of all tables of a page that begin with this column."""
+    lines = (ROOT / page).read_text().splitlines()
+    rows = [line for line in lines if line.startswith("| ")]
+    found = [[cell.strip() for cell in line.strip("|").split("|")] for line in rows]
+    return [row for row in found if row[0] != first]
+
+
+def paths_in(cell: str) -> list[str]:
+    """What stands in a cell as code and is a path."""
+    return [name for name in re.findall(r"`([^`]+)`", cell) if ".py" in name]
+
+
+def is_a_test(name: str) -> bool:
+    """Whether there is a file of tests, and in it the test, by `folder/file.py::test`."""
+    path, _, test = name.partition("::")
+    text = (ROOT / "tests" / path).read_text()
+    return not test or bool(re.search(rf"def {test}\(", text))
+
+
 def pages() -> list[str]:
     """Every page of the documentation, the front page first, as paths in the repository."""
     found = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -1,20 +1,9 @@
 """`docs/seeds.md` is true: the files and tests that it names exist, and each row says something."""
 
-import re
-
 import pytest
-from doc_pages import ROOT
+from doc_pages import ROOT, is_a_test, paths_in, rows_of
 
-ROWS = [
-    [cell.strip() for cell in line.strip("|").split("|")]
-    for line in (ROOT / "docs" / "seeds.md").read_text().splitlines()
-    if line.startswith("| ") and not line.startswith("| mechanism")
-]
-
-
-def named(cell: str) -> list[str]:
-    """What stands in a cell as code and is a path."""
-    return [name for name in re.findall(r"`([^`]+)`", cell) if ".py" in name]
+ROWS = rows_of("docs/seeds.md", "mechanism")
 
 
 def test_every_row_has_its_four_cells() -> None:
@@ -28,11 +17,9 @@ def test_what_a_row_names_exists(row: list[str]) -> None:
     where it is told."""
     _, where, shown, differs = row
     assert differs
-    for name in named(where):
+    for name in paths_in(where):
         assert (ROOT / "src" / "rumormill" / name).is_file(), name
-    for name in [*named(shown), *named(differs)]:
-        path, _, test = name.partition("::")
-        text = (ROOT / "tests" / path).read_text()
-        assert not test or re.search(rf"def {test}\(", text), name
-    if not named(where) or not named(shown):
+    for name in [*paths_in(shown), *paths_in(differs)]:
+        assert is_a_test(name), name
+    if not paths_in(where) or not paths_in(shown):
         assert "**Open**" in differs or "](" in differs

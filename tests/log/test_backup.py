@@ -3,7 +3,6 @@
 import os
 import shutil
 import sqlite3
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -11,7 +10,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from processes import environment
 from rumormill.log import (
     BackupRefusedError,
     CorruptLogError,
@@ -26,6 +24,7 @@ from rumormill.log import (
     restore,
 )
 from rumormill.log.keeping import set_aside
+from small_disk import run_on_small_disk
 from store_samples import damage, fill, make_event, read_all
 
 
@@ -189,6 +188,7 @@ def test_a_file_that_keeps_its_pages_keeps_nobody_busy(home: Path) -> None:
 FULL = """
 import os, sys
 from rumormill.log import *
+from small_disk import run_on_small_disk
 from store_samples import make_event, read_all
 home, config = sys.argv[1] + "/home", StoreConfig(reserve_bytes=4 << 20, checkpoint_pages=200)
 def free():
@@ -215,20 +215,7 @@ print("told", number)
 
 def test_retention_frees_a_disk_that_the_log_has_filled(tmp_path: Path) -> None:
     """A file system of 16 MiB, really full; it needs the right to mount one in a namespace."""
-    unshare = ["unshare", "-rm"]
-    if not shutil.which("unshare") or subprocess.run([*unshare, "true"], check=False).returncode:
-        pytest.skip("no file system can be mounted here without root (unshare -rm)")
-    mount = f"mount -t tmpfs -o size=16m none {tmp_path} && exec {sys.executable} - {tmp_path}"
-    tests = str(Path(__file__).parents[1])
-    done = subprocess.run(
-        [*unshare, "sh", "-c", mount],
-        check=False,
-        input=FULL,
-        capture_output=True,
-        text=True,
-        env=environment(PYTHONPATH=os.pathsep.join([tests, *sys.path])),
-    )
-    assert done.stdout.startswith("told "), done.stderr
+    assert run_on_small_disk(FULL, tmp_path, "16m").startswith("told ")
 
 
 def test_retention_frees_a_database_that_is_at_its_limit(home: Path) -> None:

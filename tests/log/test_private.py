@@ -3,15 +3,13 @@
 import os
 import shutil
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from processes import environment
 from rumormill.log import EventLog, StoreConfig, StoreFailedError, repair
 from rumormill.log.arrow import read_batches
+from small_disk import run_on_small_disk
 from store_samples import fill, read_all
 
 
@@ -103,12 +101,6 @@ for number in range(40):
 @pytest.mark.parametrize("store", ["new", "old"])
 def test_opening_on_a_full_disk_says_that_it_is_full(store, tmp_path):
     """However little room there is, and whichever file finds it out."""
-    script = 'mount -t tmpfs -o size=24m none "$1" && exec "$2" -c "$3" "$1" "$4"'
-    command = ["unshare", "-rm", "sh", "-c", script, "sh", tmp_path, sys.executable, FULL, store]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment(), check=False)
-    if (done.returncode and "mount" in done.stderr + done.stdout) or "unshare" in done.stderr:
-        pytest.skip("a small file system cannot be mounted here")
-    assert done.returncode == 0, done.stderr
-    said = done.stdout.split()
+    said = run_on_small_disk(FULL, tmp_path, "24m", store).split()
     assert len(said) == 40
     assert {*said} == {"DiskFullError", "opened"}

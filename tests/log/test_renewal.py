@@ -205,3 +205,47 @@ def test_a_kill_in_a_repair_leaves_the_old_store_or_the_new_one(home: Path, repa
         assert log.verify().ok
     assert receipts.keys() - found.keys() <= damaged
     assert all(found.get(offset, id_) == id_ for offset, id_ in receipts.items())
+
+
+def test_a_newer_backup_brings_back_the_very_events(home: Path, tmp_path: Path) -> None:
+    """Offsets that an older one had left empty have what they had; what came since stays away."""
+    with EventLog(home) as log:
+        fill(log, 5)
+        backup(home, tmp_path / "older")
+        fill(log, 5, start=5)
+        backup(home, tmp_path / "newer")
+        before = {event.offset: event.id for event in read_all(log)}
+        (empty,) = restore(tmp_path / "older", log, replace=True).findings
+        assert (empty.start, empty.end) == (5, 10)
+        fill(log, 1, start=100)
+        (again,) = restore(tmp_path / "newer", log, replace=True).findings
+        assert (again.start, again.end) == (10, 11)
+        found = log.read_since("news", 0.0, 100)
+        assert {event.offset: event.id for event in found} == before
+        fill(log, 1, start=200)
+        assert offsets(log) == [*range(10), 11]
+        assert log.verify().events == 11
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(3, 3), (3, 7), (7, 3)])
+def test_a_backup_of_another_history_is_refused(
+    home: Path, tmp_path: Path, ours: int, theirs: int
+) -> None:
+    """A home that went on as two has two events at one offset: neither takes the other's place."""
+    with EventLog(home) as log:
+        fill(log, 5)
+        restore(_copied(home, tmp_path / "first"), tmp_path / "other")
+        fill(log, ours, start=100)
+        before = [event.id for event in read_all(log)]
+        with EventLog(tmp_path / "other") as other:
+            fill(other, theirs, start=200)
+        with pytest.raises(BackupRefusedError, match=r"another history: at offset \d+ of topic"):
+            restore(_copied(tmp_path / "other", tmp_path / "second"), log, replace=True)
+        assert [event.id for event in read_all(log)] == before
+        assert sorted(home.glob("events-*.db")) == [home / "events-1.db"]
+        fill(log, 1, start=300)
+
+
+def _copied(home: Path, to: Path) -> Path:
+    backup(home, to)
+    return to

@@ -331,6 +331,33 @@ def test_a_full_buffer_does_what_was_chosen(overflow: Overflow | str, kept: list
     run(main)
 
 
+@pytest.mark.parametrize(
+    ("overflow", "kept"),
+    [
+        (Overflow.CATCH_UP, [*range(20)]),
+        (Overflow.DROP_OLDEST, [*range(12, 20)]),
+        (Overflow.DROP_NEWEST, [*range(8)]),
+    ],
+)
+def test_a_buffer_is_full_of_bytes_too(overflow: Overflow, kept: list[int]) -> None:
+    """Eight MiB of large events are all that waits, though 1,024 events might."""
+
+    async def main() -> None:
+        async with Node(None) as node:
+            events = await node.subscribe("news", overflow=overflow)
+            for _ in range(20):
+                await node.publish("news", bytes(1_000_000))
+            assert events.waiting == 8
+            assert [event.offset for event in await take_events(events, len(kept))] == kept
+            assert events.dropped == 20 - len(kept)
+            for _ in range(8):  # what was taken takes no room any more
+                await node.publish("news", bytes(1_000_000))
+            assert [event.offset for event in await take_events(events, 8)] == [*range(20, 28)]
+            assert events.dropped == 20 - len(kept)
+
+    run(main)
+
+
 def test_impossible_subscriptions_are_refused() -> None:
     """A buffer of nothing, an unknown policy, an offset that the log never gave."""
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import re
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,10 +14,19 @@ import rumormill
 from live_nodes import run, until
 from processes import Program, Terminal
 from processes import rumormill as rumormill_run
-from rumormill import Client, LocalError, Message, Node, RumormillError, connect
+from rumormill import (
+    Client,
+    LocalError,
+    Message,
+    Node,
+    OutOfTimeError,
+    RumormillError,
+    connect,
+)
+from rumormill.core.errors import LimitError
 from rumormill.daemon.control_client import NoDaemonError
-from rumormill.daemon.control_messages import Reloaded, socket_path
-from rumormill.log.errors import StoreLockedError
+from rumormill.daemon.control_messages import ControlError, Reloaded, socket_path
+from rumormill.log.errors import DiskFullError, OffsetAheadError, StoreLockedError
 from rumormill.log.model import Retention
 
 HOLDER = """
@@ -132,21 +142,55 @@ def test_a_client_reads_from_where_a_node_does(tmp_path: Path) -> None:
     run(main)
 
 
+async def wrong_calls(at: Node | Client, place: Path) -> dict[str, type[Exception]]:
+    """What is raised for what a caller does wrong, by its sentence."""
+    raised = {}
+    for wrong in (
+        at.publish("news", 5),  # type: ignore[arg-type]
+        at.publish("news", bytes(3 << 20)),
+        at.publish("", b""),
+        at.publish_many("news", b"abc"),  # type: ignore[arg-type]
+        at.subscribe("news", where="x ="),
+        at.subscribe("quiet", since_offset=9),
+        at.history("quiet", since_offset=9),
+        at.history("news", order="links"),
+        at.connect("nonsense"),
+        at.wait_until_ready("news", timeout=0.01),
+        at.request("news", b"", timeout=0.01),
+        at.publish("news", b"", copies=1, timeout=0.01),
+        at.backup(place),
+        at.restore(place / "no backup"),
+        at.import_events(__file__),
+    ):
+        with pytest.raises(RumormillError) as info:
+            await wrong
+        raised[re.sub(r"offset \d$", "offset", str(info.value))] = info.type
+    return raised
+
+
 def test_what_is_wrong_is_said_as_by_a_node(tmp_path: Path) -> None:
+    """The same sentences, and what a program can tell apart, it tells apart by the same class."""
+
     async def main() -> None:
-        async with served(tmp_path) as (_, client):
-            for wrong in (
-                client.publish("news", 5),  # type: ignore[arg-type]
-                client.publish("", b""),
-                client.publish_many("news", b"abc"),  # type: ignore[arg-type]
-                client.subscribe("news", where="x ="),
-                client.connect("nonsense"),
-                client.history("news", order="links"),
-                client.wait_until_ready("news", timeout=0.01),
-                client.publish("news", b"", copies=1, timeout=0.01),
-            ):
-                with pytest.raises(LocalError):
-                    await wrong
+        async with served(tmp_path / "home") as (node, client):
+            here, there = [await wrong_calls(each, tmp_path) for each in (node, client)]
+            assert [*here] == [*there]
+            assert {said: kind for said, kind in here.items() if kind is not there[said]} == {
+                said: LocalError for said, kind in there.items() if kind is ControlError
+            }
+            assert not {OutOfTimeError, OffsetAheadError, LimitError} - {*there.values()}
+            with pytest.raises(OffsetAheadError) as ahead:
+                await client.history("quiet", since_offset=9)
+            assert (ahead.value.topic, ahead.value.offset) == ("quiet", 9)
+            assert isinstance(ahead.value, LocalError)
+
+            async def full(*_: object, **__: object) -> None:
+                raise DiskFullError("no room left")
+
+            node.publish_many = full  # type: ignore[method-assign]
+            with pytest.raises(DiskFullError, match="no room left"):
+                await client.publish("news", b"")
+        async with served(tmp_path / "another") as (_, client):
             plain = await client.subscribe("news")
             with pytest.raises(LocalError, match="with a name"):
                 await plain.ack()

@@ -248,6 +248,38 @@ def test_the_whole_page_is_what_its_format_demands(tmp_path: Path, openmetrics: 
     run(story)
 
 
+def test_what_operators_watch_is_on_the_page(tmp_path: Path) -> None:
+    """Process and build, latency and fsync, the log by topic, peers by kind, what sync lacks."""
+
+    async def story() -> None:
+        async with Node(tmp_path) as node, Node(None) as peer:
+            await peer.create_topic("news")
+            await peer.connect(node.tickets[0])
+            await node.wait_until_ready("news")
+            await node.publish("news", b"one")
+            page = parse(render_metrics(node.metrics(), openmetrics=True), openmetrics=True)
+        for name, kind, labels in (
+            ("process_cpu_seconds", "counter", []),
+            ("process_resident_memory_bytes", "gauge", []),
+            ("process_open_fds", "gauge", []),
+            ("rumormill_build", "info", ["protocol", "python", "version"]),
+            ("rumormill_log_commit_seconds", "histogram", ["le"]),
+            ("rumormill_publish_seconds", "histogram", ["le"]),
+            ("rumormill_delivery_seconds", "histogram", ["le"]),
+            ("rumormill_log_bytes", "gauge", ["topic"]),
+            ("rumormill_connections_by_kind", "gauge", ["kind"]),
+            ("rumormill_sync_backlog", "gauge", []),  # where there is a gap
+        ):
+            found = page[name]
+            assert found.kind == kind, name
+            taken = {label for _, pairs in found.samples for label, _ in pairs}
+            assert taken >= set(labels), (name, taken)
+        counters = [each for each in page.values() if each.kind == "counter"]
+        assert all(name.endswith("_total") for each in counters for name, _ in each.samples)
+
+    run(story)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

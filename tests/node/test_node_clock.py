@@ -69,6 +69,20 @@ def test_the_time_never_goes_back_and_comes_right_again(monkeypatch: pytest.Monk
     assert clock.steadily(clock.now() + 7.0) == pytest.approx(steady + 7.0 / clock.pace)
 
 
+def test_what_passes_while_the_machine_sleeps_has_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The steady clock stands meanwhile, as Linux's does: an hour is made up at the next look."""
+    steady, slept = 50.0, 0.0
+    monkeypatch.setattr(time, "time", lambda: 1e9 + steady + slept)
+    clock = Clock(lambda: steady)
+    for _ in range(3):
+        slept += 3600.0
+        before = clock.now()
+        steady += 1.0
+        assert clock.follow()
+        assert clock.now() == before + 3601.0 == time.time()
+        assert (clock.ahead, clock.pace) == (0.0, 1.0)
+
+
 def test_what_a_time_service_corrects_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     steady = drift = 0.0
     monkeypatch.setattr(time, "time", lambda: 1e9 + steady + drift)

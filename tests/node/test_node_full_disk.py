@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import sqlite3
 import threading
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from live_nodes import run, take, take_events, until
 from rumormill.core.trace import UndeliverableMessage
-from rumormill.log.errors import DiskFullError
+from rumormill.log.errors import DiskFullError, StoreError, StoreFailedError
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import StoreConfig
 from rumormill.node.node import Node
@@ -148,6 +149,32 @@ def test_heads_that_find_the_disk_full_cost_nobody_an_event(
                 assert metrics["rumormill_log_heads_failed"][""] > 0
                 assert metrics["rumormill_log_failed"][""] == 0
                 assert metrics["rumormill_events_lost"][""] == 0
+
+    run(story)
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_topic_that_cannot_be_announced_names_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: bool
+) -> None:
+    """Pulsarcast's topics are made by an event: who makes one is told as who publishes is."""
+
+    async def story() -> None:
+        def fail(*_: object) -> int:
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode = sqlite3.SQLITE_IOERR if broken else sqlite3.SQLITE_FULL
+            raise error
+
+        kind: type[StoreError] = StoreFailedError if broken else DiskFullError
+        says = "must be reopened .*disk I/O" if broken else "no room left .*: free some space"
+        async with Node(tmp_path, protocol="pulsarcast") as node:
+            with monkeypatch.context() as patch:
+                patch.setattr("rumormill.log.inserts.put_events", fail)
+                for name in ("one", "two"):
+                    with pytest.raises(kind, match=says):
+                        await node.create_topic(name)
+            if not broken:
+                await node.create_topic("three")
 
     run(story)
 

@@ -63,7 +63,7 @@ def _told(error: Exception) -> CommandError | None:
     if isinstance(error, OSError):
         return CommandError(f"{error.filename}: {error.strerror}" if error.filename else str(error))
     from rumormill.core.errors import RumormillError
-    from rumormill.daemon.control_server import error_code
+    from rumormill.daemon.control_errors import error_code
 
     if not isinstance(error, RumormillError):
         return None

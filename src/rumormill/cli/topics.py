@@ -21,7 +21,7 @@ from rumormill.cli.session import open_session, run_async, running_node
 from rumormill.cli.settings import Resolved
 from rumormill.core.api import TopicOptions, TopicTree
 from rumormill.core.errors import LocalError
-from rumormill.daemon.control_messages import ControlError, TopicList
+from rumormill.daemon.control_messages import TopicList
 from rumormill.daemon.control_service import NodeService, Service, list_topics
 from rumormill.log.errors import StoreError
 from rumormill.log.event_log import EventLog
@@ -254,7 +254,7 @@ async def find_descriptor(resolved: Resolved, cid: bytes) -> TopicDescriptor | N
             return None
         try:
             found = topic_from_readable((await client.show_topic(cids.text(cid)))["readable"])
-        except ControlError:
+        except LocalError:
             return None
     return found if found.cid == cid else None
 

@@ -119,12 +119,7 @@ def run_export(options: argparse.Namespace) -> int:
         unknown = [topic for topic in options.topics or () if topic not in known]
         if unknown:
             raise CommandError(f"the log of {resolved.home} has no topic {unknown[0]!r}")
-        draft = path.with_name(f".{path.name}.part")
-        try:
-            events = export_parquet(log, draft, options.topics)
-            draft.rename(path)
-        finally:
-            draft.unlink(missing_ok=True)
+        events = export_parquet(log, path, options.topics)
     told = {"file": str(path), "events": events}
     print(json.dumps(told) if options.json else f"{path}: {events} events")
     return 0

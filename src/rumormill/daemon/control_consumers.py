@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from rumormill.core.errors import RumormillError
 from rumormill.daemon import control_messages as messages
+from rumormill.daemon.control_errors import error_of
 from rumormill.daemon.served_node import ServedNode, ServedSubscription
 
 MOST_AT_ONCE: Final = messages.BATCH_EVENTS
@@ -181,8 +182,8 @@ class RemoteConsumer(Consumer):
                         self._taking.set_result(answer)
                     case messages.Settled() if self._settling:
                         self._settling.popleft().set_result(answer)
-                    case messages.Refused(sentence, code):
-                        end = messages.ControlError(sentence, code)
+                    case messages.Refused() as refused:
+                        end = error_of(refused)
                         break
         except RumormillError as error:
             end = error

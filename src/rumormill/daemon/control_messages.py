@@ -34,8 +34,7 @@ from rumormill.dashboard.source import Look, Page
 from rumormill.log.keeping import RetentionLine
 from rumormill.log.model import Report, Retention, TopicExtent
 
-VERSION: Final = 2
-
+VERSION: Final = 3
 SOCKET_NAME: Final = "control.sock"
 
 MAX_FRAME: Final = 8 << 20
@@ -449,10 +448,11 @@ class Watched(Answer, tag="watched", frozen=True):
 
 
 class Refused(Answer, tag="refused", frozen=True):
-    """The request failed; the sentence is for people."""
+    """The request failed; the sentence is for people (`control_errors`)."""
 
     sentence: str
     code: str
+    place: tuple[str, int, int] | None = None
 
 
 _encoder = msgspec.msgpack.Encoder(enc_hook=bytes)  # ids of peers are a kind of bytes

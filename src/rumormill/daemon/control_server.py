@@ -20,16 +20,15 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Final, cast
 
-from rumormill.core.errors import ConfigError, LocalError, OutOfTimeError, RumormillError
+from rumormill.core.errors import LocalError, RumormillError
 from rumormill.daemon import control_messages as messages
 from rumormill.daemon.control_consumers import serve_consumer
+from rumormill.daemon.control_errors import refusal_of
 from rumormill.daemon.control_service import Service
 from rumormill.daemon.endpoint import MAX_SOCKET_PATH
 from rumormill.dashboard.http import close_server, until_either
-from rumormill.dashboard.source import NotHere
 from rumormill.libp2p.listening import Listening
 from rumormill.log import files
-from rumormill.log.errors import CorruptLogError, DiskFullError
 
 MAX_CLIENTS: Final = 64
 """Our choice: commands of one user at a time; each may hold two batches in buffers."""
@@ -45,22 +44,7 @@ all are taken. Somebody who looks at a page of `rumormill sub | less` may take l
 _LAST_WORDS: Final = 5.0
 """Seconds in which a client that is turned away has to hang up."""
 
-_CODES: Final = {
-    CorruptLogError: "damaged",
-    DiskFullError: "disk-full",
-    ConfigError: "usage",
-    OutOfTimeError: "timeout",
-    NotHere: "not-found",
-}
-
 _log = logging.getLogger("rumormill.control")
-
-
-def error_code(error: RumormillError) -> str:
-    """The kind of an error, as a client is told it."""
-    if isinstance(error, messages.ControlError):
-        return error.code
-    return next((code for kind, code in _CODES.items() if isinstance(error, kind)), "failed")
 
 
 class _Client(asyncio.StreamReaderProtocol):
@@ -295,5 +279,5 @@ async def read_or_refuse(
 
 async def _refuse(writer: asyncio.StreamWriter, error: RumormillError) -> None:
     with contextlib.suppress(OSError):
-        writer.write(messages.encode(messages.Refused(str(error), error_code(error))))
+        writer.write(messages.encode(refusal_of(error)))
         await writer.drain()

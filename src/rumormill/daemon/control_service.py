@@ -34,6 +34,7 @@ from rumormill.daemon.control_consumers import (
     NodeConsumer,
     answer_groups,
 )
+from rumormill.daemon.control_errors import error_of
 from rumormill.daemon.control_messages import Begun, Events
 from rumormill.daemon.served_node import ServedNode, ServedSubscription
 from rumormill.dashboard.guard import encode_json
@@ -207,7 +208,7 @@ class Service(ABC):
 def expected(answer: messages.Answer, kind: type[_AnswerT]) -> _AnswerT:
     """An answer of this kind; a refusal is raised."""
     if isinstance(answer, messages.Refused):
-        raise messages.ControlError(answer.sentence, answer.code)
+        raise error_of(answer)
     if not isinstance(answer, kind):
         raise messages.ControlError(
             f"the daemon answered {type(answer).__name__} where {kind.__name__} was expected"
@@ -258,10 +259,7 @@ class NodeService(Service):
                 await node.unsubscribe(topic, unsubscribe_from_meta=meta)
                 return messages.Done()
             case messages.Wait() | messages.Sync():
-                try:
-                    return await self._in_time(request)
-                except LocalError as error:
-                    raise messages.ControlError(str(error), "timeout") from None
+                return await self._in_time(request)
             case messages.Fetch() | messages.FetchHistory():
                 return await self._fetch(request)
             case messages.ReadHistory():
@@ -399,7 +397,7 @@ class NodeService(Service):
         """Subscribe for somebody; also where in the log that begins, if not now."""
         log, topic, offset = self._node.log, request.topic, request.offset
         start = await asyncio.to_thread(find_offset, log, topic, offset, request.since)
-        if offset != 0 and not _end_of(log, topic):
+        if (offset is None or offset < 0) and not _end_of(log, topic):
             start = None  # there is nothing to begin with, and all that ever was is not asked for
         subscription = await self._node.subscribe(
             topic,

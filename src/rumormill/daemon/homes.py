@@ -72,7 +72,7 @@ class HomeSource(Live):
             await client.close()
 
     async def _ask(self, question: Callable[[ControlClient], Awaitable[_Found]]) -> _Found:
-        """Ask the node; `LocalError` if it is not there or refuses."""
+        """Ask the node; an error if it is not there or refuses."""
         async with self._asking:
             try:
                 async with asyncio.timeout(_PATIENCE):
@@ -80,8 +80,6 @@ class HomeSource(Live):
                         self._client = await ControlClient.connect(socket_path(self._home))
                     return await question(self._client)
             except ControlError as error:
-                if error.code == "not-found":
-                    raise NotHere(str(error)) from None
                 if error.code in ("gone", "not-understood"):
                     await self.close()
                 raise

@@ -30,7 +30,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import msgspec
 
 from rumormill.core.errors import LocalError, RumormillError
-from rumormill.daemon.control_messages import ControlError
 from rumormill.demo.network import Network, stored
 from rumormill.demo.script import Participant, Script
 from rumormill.log.event_log import EventLog
@@ -235,7 +234,7 @@ class Run:
                 client = self.network.daemons[number].client
                 topic = self.network.names[event.topic]
                 (receipt,) = await client.publish(topic, [event.data or b""])
-            except ControlError as error:
+            except RumormillError as error:
                 if self._up[number].is_set():  # nobody has killed it
                     raise LocalError(f"n{number}: {error}") from error
                 self._unacknowledged += 1

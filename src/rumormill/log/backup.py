@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from rumormill.core.errors import LocalError
 from rumormill.log import files, schema
 from rumormill.log.check import HEADS_NAME, damaged, find_witness
 from rumormill.log.errors import (
@@ -25,10 +26,11 @@ from rumormill.log.errors import (
     translated,
 )
 from rumormill.log.event_log import DEFAULT_CONFIG, EventLog
-from rumormill.log.heads import HeadsFile, Witness, head_of
+from rumormill.log.heads import Head, HeadsFile, Witness, head_of
 from rumormill.log.model import Report
 from rumormill.log.notes import copy_notes
 from rumormill.log.positions import copy_positions
+from rumormill.log.reader import hash_at
 from rumormill.log.records import copy_records
 from rumormill.log.rows import UNKNOWN_HASH, TopicRow
 
@@ -39,7 +41,7 @@ _FIRST: Final = 1
 _NOT_THERE: Final = "the backup does not have them; these offsets stay empty"
 
 
-class BackupRefusedError(StoreError):
+class BackupRefusedError(StoreError, LocalError):
     """A backup cannot be made there, or a restore would take something away."""
 
 
@@ -59,7 +61,7 @@ def backup(home: Path | str, to: Path | str) -> Report:
         raise BackupRefusedError(
             f"{to} cannot be made: {error.strerror}; name a directory where you may write"
         ) from error
-    with translated(str(to)):
+    with translated(str(to), "the backup"):
         try:
             _copy_store(source, made, _FIRST)
             _copy_files(home, made)
@@ -136,8 +138,10 @@ def _copy_store(
     for leftover in (target, *(target.with_name(target.name + end) for end in ("-wal", "-shm"))):
         leftover.unlink(missing_ok=True)
     empty: list[Finding] = []
-    with files.unfinished(target):
+    with files.unfinished(target, home / HEADS_NAME):
         with contextlib.closing(schema.connect_reader(source)) as db:
+            with translated(str(source.parent)):
+                schema.has_schema(db)  # opens all of its files, which may need room there
             db.execute("VACUUM INTO ?", (str(target),))
         files.make_private(target)
         if before is not None:
@@ -153,9 +157,9 @@ def _copy_store(
         files.sync_directory(home)
         with contextlib.closing(schema.connect_reader(target)) as db:
             witness, rows = _witness_of(db, epoch)
-    heads = HeadsFile(home / HEADS_NAME, witness, DEFAULT_CONFIG.durability)
-    heads.note(witness.generation, rows)
-    heads.close()
+        heads = HeadsFile(home / HEADS_NAME, witness, DEFAULT_CONFIG.durability)
+        heads.note(witness.generation, rows)
+        heads.close()
     return empty
 
 
@@ -163,8 +167,10 @@ def _go_on_behind(db: sqlite3.Connection, before: Witness, old: Path) -> list[Fi
     """Have a copy go on behind everything that a log had, and keep its notes and positions."""
     heads = {head.name: head for head in before.heads.values()}
     dates: dict[str, float] = {}
+    copied = {row.name: row for row in schema.get_topics(db)[0].values()}
     with contextlib.suppress(sqlite3.Error), contextlib.closing(schema.connect_reader(old)) as live:
         for each in schema.get_topics(live)[0].values():
+            _check_history(live, each, copied.get(each.name))
             dates[each.name] = each.received_max
             if each.name not in heads or heads[each.name].next_offset < each.next_offset:
                 heads[each.name] = head_of(each)
@@ -175,7 +181,9 @@ def _go_on_behind(db: sqlite3.Connection, before: Witness, old: Path) -> list[Fi
             copy_records(live, db)
     empty: list[Finding] = []
     with schema.transaction(db):
-        rows = {row.name: row for row in schema.get_topics(db)[0].values()}
+        rows = copied
+        for head in heads.values():
+            _check_history(db, rows.get(head.name), head)
         number = max((row.topic_id for row in rows.values()), default=0)
         for head in heads.values():
             row = rows.get(head.name)
@@ -194,6 +202,27 @@ def _go_on_behind(db: sqlite3.Connection, before: Witness, old: Path) -> list[Fi
             row.received_max = max(row.received_max, dates.get(head.name, row.received_max))
             schema.put_topics(db, [row])
     return empty
+
+
+def _check_history(
+    db: sqlite3.Connection, longer: TopicRow | None, shorter: TopicRow | Head | None
+) -> None:
+    """Refuse a copy whose events lie where other events of the same topic lay.
+
+    Of two histories the longer one, in `db`, has the last event of the other at the same offset,
+    and with its hash all before it; where that is no longer there, nobody can tell.
+    """
+    if longer is None or shorter is None or not 0 < shorter.next_offset <= longer.next_offset:
+        return
+    last = shorter.next_offset - 1
+    whole = longer.next_offset == shorter.next_offset
+    found = longer.head_hash if whole else hash_at(db, longer, last)
+    if found not in (None, UNKNOWN_HASH) and shorter.head_hash not in (found, UNKNOWN_HASH):
+        raise BackupRefusedError(
+            f"the backup is of another history: at offset {last} of topic {longer.name!r} it has"
+            " another event than was there, and no offset is used for two; restore it into a new"
+            " home"
+        )
 
 
 def _witness_of(db: sqlite3.Connection, epoch: int) -> tuple[Witness, list[TopicRow]]:

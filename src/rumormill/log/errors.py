@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -90,7 +90,7 @@ class StoreVersionError(StoreError):
     """The store was written by a newer rumormill."""
 
 
-class NotAStoreError(StoreError):
+class NotAStoreError(StoreError, LocalError):
     """There is no rumormill store at this path."""
 
 
@@ -110,7 +110,7 @@ class StoreFailedError(StoreError):
     """The disk failed under the writer: whether the last group is kept is known after reopening."""
 
 
-class ImportRefusedError(StoreError):
+class ImportRefusedError(StoreError, LocalError):
     """A file to import is damaged or does not continue the history that the log already has."""
 
 
@@ -137,7 +137,7 @@ class OffsetGoneError(StoreError):
         self.topic, self.offset, self.first_offset = topic, offset, first_offset
 
 
-class OffsetAheadError(StoreError):
+class OffsetAheadError(StoreError, LocalError):
     """A reader asks for an offset that the log never gave: one of the two is an old copy."""
 
     def __init__(self, topic: str, offset: int, next_offset: int) -> None:
@@ -186,6 +186,8 @@ _FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
 _DESCRIPTOR_ERRNOS = (errno.EMFILE, errno.ENFILE)
 _CONNECTION_FILES = 4
 """The database, its write-ahead log, the log's index, and the directory."""
+STORE: Final = "the store"
+"""What a path is, where nothing else is said."""
 _LEAST_ROOM = 1 << 20
 """Less than this is no room for a store: its first files take half of it."""
 
@@ -200,22 +202,20 @@ def is_damage(error: sqlite3.Error) -> bool:
     return is_corruption(error) or getattr(error, "sqlite_errorcode", None) in _UNREADABLE_CODES
 
 
-def from_sqlite(error: sqlite3.Error, where: str) -> StoreError:
+def from_sqlite(error: sqlite3.Error, where: str, what: str = STORE) -> StoreError:
     """Say in the store's words what SQLite reported about the file `where`."""
     code = _primary_code(error)
     if code == sqlite3.SQLITE_FULL:
-        return DiskFullError(f"no room left for the store {where}: free some space and try again")
+        return _no_room(where, what)
     if lacks_descriptors(error):
-        return _no_descriptors(where)
+        return _no_descriptors(where, what)
     if code in _READ_ONLY_CODES:
-        return StoreReadOnlyError(f"the store {where} cannot be opened for writing: {error}")
+        return StoreReadOnlyError(f"{what} {where} cannot be opened for writing: {error}")
     if code in _CORRUPT_CODES:
-        return CorruptLogError(f"the store {where} is damaged: {error}", ())
+        return CorruptLogError(f"{what} {where} is damaged: {error}", ())
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return StoreLockedError(f"the store {where} is locked by another program: {error}")
-    return StoreFailedError(
-        f"the store {where} failed and must be reopened (`rumormill repair`, or a restart): {error}"
-    )
+        return StoreLockedError(f"{what} {where} is locked by another program: {error}")
+    return _failed(where, what, str(error))
 
 
 def lacks_descriptors(error: sqlite3.Error) -> bool:
@@ -230,33 +230,51 @@ def has_no_room(error: sqlite3.Error, home: Path) -> bool:
     """
     if _primary_code(error) != sqlite3.SQLITE_IOERR:
         return False
-    if error.sqlite_errorcode == sqlite3.SQLITE_IOERR_SHMSIZE:
+    if lacks_index_room(error):
         return True
     room = os.statvfs(home)
     return room.f_bavail * room.f_frsize < _LEAST_ROOM
 
 
-def from_os(error: OSError, where: str) -> StoreError:
+def lacks_index_room(error: sqlite3.Error) -> bool:
+    """Whether a database's shared index could not be made or grow for want of room.
+
+    Who reads or copies files may say that the disk is full. The one who writes may not: events of
+    the commit that failed so may be in the write-ahead log.
+    """
+    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_IOERR_SHMSIZE
+
+
+def from_os(error: OSError, where: str, what: str = STORE) -> StoreError:
     """Say in the store's words what the operating system reported about the file `where`."""
     if error.errno in _READ_ONLY_ERRNOS:
-        return StoreReadOnlyError(f"the store {where} cannot be written: {error.strerror}")
+        return StoreReadOnlyError(f"{what} {where} cannot be written: {error.strerror}")
     if error.errno in _FULL_ERRNOS:
-        return DiskFullError(f"no room left for the store {where}: free some space and try again")
+        return _no_room(where, what)
     if error.errno in _DESCRIPTOR_ERRNOS:
-        return _no_descriptors(where)
+        return _no_descriptors(where, what)
     if error.errno == errno.ELOOP:
         return StoreFailedError(
-            f"in the store {where} a symbolic link stands for {error.filename}: remove it"
+            f"in {what} {where} a symbolic link stands for {error.filename}: remove it"
         )
-    return StoreFailedError(
-        f"the store {where} failed and must be reopened (`rumormill repair`, or a restart):"
-        f" {error.strerror}"
-    )
+    return _failed(where, what, str(error.strerror or error))
 
 
-def _no_descriptors(where: str) -> NoDescriptorsError:
+def _no_room(where: str, what: str) -> DiskFullError:
+    return DiskFullError(f"no room left for {what} {where}: free some space and try again")
+
+
+def _failed(where: str, what: str, why: str) -> StoreFailedError:
+    if what == STORE:
+        advice = "failed and must be reopened (`rumormill repair`, or a restart)"
+    else:
+        advice = "could not be made, and nothing of it is left"
+    return StoreFailedError(f"{what} {where} {advice}: {why}")
+
+
+def _no_descriptors(where: str, what: str) -> NoDescriptorsError:
     return NoDescriptorsError(
-        f"no file descriptor is left to open the store {where}: close files or connections, or"
+        f"no file descriptor is left to open {what} {where}: close files or connections, or"
         " raise the limit of open files (`ulimit -n`), and try again"
     )
 
@@ -273,14 +291,18 @@ def _descriptors_left() -> bool:
 
 
 @contextlib.contextmanager
-def translated(where: str) -> Iterator[None]:
-    """Raise what SQLite and the operating system report in the store's words."""
+def translated(where: str, what: str = STORE) -> Iterator[None]:
+    """Raise what SQLite and the operating system report in the store's words; not for the writer.
+
+    `what` is made there where it is no store: a backup, a file.
+    """
     try:
         yield
     except sqlite3.Error as error:
-        raise from_sqlite(error, where) from error
+        full = lacks_index_room(error)
+        raise (_no_room(where, what) if full else from_sqlite(error, where, what)) from error
     except OSError as error:
-        raise from_os(error, where) from error
+        raise from_os(error, where, what) from error
 
 
 def _primary_code(error: sqlite3.Error) -> int:

@@ -137,11 +137,15 @@ def write_all(descriptor: int, content: bytes) -> None:
 
 
 @contextlib.contextmanager
-def unfinished(path: Path) -> Iterator[None]:
-    """While a database is being made; who is interrupted leaves nothing of it."""
+def unfinished(path: Path, mark: Path) -> Iterator[None]:
+    """While a database is being made that counts from when `mark` is replaced; who is interrupted
+    before leaves nothing of it."""
+    before = state_of(mark)
     try:
         yield
     except BaseException:
+        if state_of(mark) != before:
+            raise
         for each in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
             with contextlib.suppress(OSError):
                 each.unlink(missing_ok=True)

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from rumormill.core.errors import LocalError
 from rumormill.core.event import Event
 from rumormill.log.errors import EventRefusedError, ImportRefusedError, import_extra, translated
 from rumormill.log.event_log import EventLog
@@ -64,7 +65,8 @@ def export_parquet(log: EventLog, path: Path | str, topics: Sequence[str] | None
     """Write all events of the topics (all topics by default) to a new file; return how many.
 
     The end of every topic is fixed at the start. Damage that is not yet repaired raises
-    `DamagedRangeError`; recorded losses are exported as losses.
+    `DamagedRangeError`; recorded losses are exported as losses. The file has its name when it is
+    whole: who is interrupted leaves nothing.
     """
     arrow, parquet = _pyarrow()
     infos = [info for info in log.topics() if topics is None or info.name in topics]
@@ -75,16 +77,22 @@ def export_parquet(log: EventLog, path: Path | str, topics: Sequence[str] | None
         for info in infos
     ]
     settings = {"compression": "zstd", "write_page_checksum": True}
-    with (
-        translated(str(path)),
-        parquet.ParquetWriter(str(path), _schema(arrow), **settings) as writer,
-    ):
-        for extent in extents:
-            for rows in _rows_of(log, extent):
-                extent.rows += len(rows)
-                writer.write_table(_table(arrow, extent.name, rows))
-        metadata = msgspec.json.encode(_Metadata(_FORMAT, extents)).decode()
-        writer.add_key_value_metadata({_METADATA_KEY: metadata})
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise LocalError(f"there is no directory {path.parent}: name a file in one that is there")
+    draft = path.with_name(f".{path.name}.part")
+    try:
+        with translated(str(path), "the file"):
+            with parquet.ParquetWriter(str(draft), _schema(arrow), **settings) as writer:
+                for extent in extents:
+                    for rows in _rows_of(log, extent):
+                        extent.rows += len(rows)
+                        writer.write_table(_table(arrow, extent.name, rows))
+                metadata = msgspec.json.encode(_Metadata(_FORMAT, extents)).decode()
+                writer.add_key_value_metadata({_METADATA_KEY: metadata})
+            draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
     return sum(extent.rows for extent in extents)
 
 

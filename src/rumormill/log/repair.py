@@ -121,26 +121,23 @@ def _rebuild(
     path = schema.database_path(home, epoch)
     fresh = Witness(store_id, epoch, config.heads_sync_commits, True, heads={})
     fresh.generation = 1 + max(state.generation, witness.generation if witness else 0)
-    with (
-        unfinished(path),
-        contextlib.closing(_new_database(path, config)) as target,
-        translated(str(home)),
-    ):
-        schema.create_schema(target, store_id)
-        builder = _Builder(source, target, fresh.generation)
-        for row, head in _pairs(state, witness):
-            builder.topic(row, head, losses_of(state, row.name))
-        if source is not None:
-            copy_notes(source, target)
-            copy_records(source, target)
-            copy_positions(source, target)
-        schema.put_stamp(target, fresh.generation)
-        target.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    sync_directory(home)
-    fresh.stamp = fresh.generation
-    notes = HeadsFile(home / HEADS_NAME, fresh, config.durability)
-    notes.note(fresh.generation, builder.rows)
-    notes.close()
+    with unfinished(path, home / HEADS_NAME):
+        with contextlib.closing(_new_database(path, config)) as target, translated(str(home)):
+            schema.create_schema(target, store_id)
+            builder = _Builder(source, target, fresh.generation)
+            for row, head in _pairs(state, witness):
+                builder.topic(row, head, losses_of(state, row.name))
+            if source is not None:
+                copy_notes(source, target)
+                copy_records(source, target)
+                copy_positions(source, target)
+            schema.put_stamp(target, fresh.generation)
+            target.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        sync_directory(home)
+        fresh.stamp = fresh.generation
+        notes = HeadsFile(home / HEADS_NAME, fresh, config.durability)
+        notes.note(fresh.generation, builder.rows)
+        notes.close()
     findings = builder.lost + [
         finding
         for finding in state.findings

@@ -32,7 +32,7 @@ from rumormill.core.api import (
     TopicTree,
     TopicVersion,
 )
-from rumormill.core.errors import LocalError
+from rumormill.core.errors import LocalError, RumormillError
 from rumormill.core.event import Event, Head
 from rumormill.core.ids import MessageId
 from rumormill.core.ids import Topic as TopicName
@@ -143,8 +143,8 @@ class Client(Requesting):
         line = self._idle.pop() if self._idle else await ControlClient.connect(path)
         try:
             yield line
-        except messages.ControlError as error:
-            if error.code == "gone":
+        except RumormillError as error:
+            if isinstance(error, messages.ControlError) and error.code == "gone":
                 await line.close()
             else:
                 await self._put_back(line)

@@ -468,7 +468,7 @@ class Driver:
         if waiting is None or waiting.done():
             return
         if effect.error:
-            waiting.set_exception(LocalError(effect.error))
+            waiting.set_exception(self.journal.refusal or LocalError(effect.error))
         else:
             waiting.set_result(effect.result)
 

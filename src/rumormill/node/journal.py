@@ -108,7 +108,7 @@ class Journal:
         """What must be kept together with the event that is being published."""
         self._answers: dict[tuple[Topic, MessageId], Appended] = {}
         """Where the events of the barriers lie that the machine is being told of."""
-        self._refusal: StoreError | None = None
+        self.refusal: StoreError | None = None
         """Why the machine is being told that barriers are not stored."""
         self._waiting: list[Taken] = []
         self.notes, self.delays = WaitingNotes(), Delays()
@@ -216,7 +216,7 @@ class Journal:
             return
         event = effect.event
         if event is None or effect.error:
-            order.set_exception(self._refusal or LocalError(effect.error))
+            order.set_exception(self.refusal or LocalError(effect.error))
             return
         order.set_result(self.receipts.make(effect, event, self._answers))
 
@@ -419,9 +419,9 @@ class Journal:
                 if taken.append.barrier is None:
                     self.on_lost(taken.event, reason)
         if barriers:
-            self._refusal = error
+            self.refusal = error
             self.feed(NotStored(barriers, reason))
-            self._refusal = None
+            self.refusal = None
             self._change.happened()
 
     def _keep_what_fits(self, pieces: list[list[Taken]], too_large: float = math.inf) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Concatenate, Literal, ParamSpec, TypeVar
 
 from rumormill.core.api import Completeness, Message, Receipt
-from rumormill.core.errors import LocalError
+from rumormill.core.errors import LocalError, OutOfTimeError
 from rumormill.core.event import Event, Note
 from rumormill.core.ids import MessageId
 from rumormill.core.ids import Topic as TopicName
@@ -151,7 +151,7 @@ class Node(Presence, NodeSubscriptions, NodeQuestions, Requesting, Upkeep):
                     await self._change.wait()
                     self._check_running()
         except TimeoutError:
-            raise LocalError(
+            raise OutOfTimeError(
                 f"topic {topic!r} has {self.subscribers(topic)} of {peers} wanted subscribers"
                 f" after {timeout:g} seconds; {len(self._swarm.connections)} peers are connected"
             ) from None

@@ -1,9 +1,10 @@
 """A subscription: an async iterator over the events of a topic, in the order of the log.
 
-New events wait in a bounded buffer. What happens when it is full is the subscriber's choice: by
-default nothing is lost, because the log has every event and the subscription catches up from there;
-or the oldest or the newest events are dropped, which is counted. A filter looks at an event before
-it gets here: one that does not match takes no room and wakes nobody.
+New events wait in a buffer that is bounded in events and in bytes. What happens when it is full is
+the subscriber's choice: by default nothing is lost, because the log has every event and the
+subscription catches up from there; or the oldest or the newest events are dropped, which is
+counted. A filter looks at an event before it gets here: one that does not match takes no room and
+wakes nobody.
 
 A subscription to a pattern has many topics, which are entered as they become known. Each has a
 place of its own in the log; what comes in several of them is in the order in which it came.
@@ -30,6 +31,10 @@ NAMELESS: Final = (
 )
 _CATCH_UP: Final = 256
 """Events read from the log at a time."""
+MOST_BYTES: Final = 8 << 20
+"""Bytes of data that wait in a buffer, unless a single event has more; and that are read from the
+log at a time. Our choice: as much as a client is sent in eight answers, and twice the largest event
+of the log."""
 
 
 class Overflow(Enum):
@@ -97,6 +102,8 @@ class Subscription:
         self._on_lost = on_lost
         self.opened = opened
         self._buffer: deque[Event] = deque()
+        self._bytes = 0
+        """Of the data in the buffer."""
         self._waiters: dict[asyncio.Future[None], None] = {}
         """Those who wait for an event: several tasks may read, and each event comes to one."""
         self._catching_up = asyncio.Lock()
@@ -131,7 +138,7 @@ class Subscription:
 
     async def __anext__(self) -> Event:
         if self._buffer or await self._wait():
-            return self._buffer.popleft()
+            return self._taken()
         raise StopAsyncIteration
 
     async def batch(self, limit: int = _CATCH_UP) -> list[Event]:
@@ -144,8 +151,9 @@ class Subscription:
         if len(self._buffer) <= limit:
             events = list(self._buffer)
             self._buffer.clear()
+            self._bytes = 0
             return events
-        return [self._buffer.popleft() for _ in range(max(1, limit))]
+        return [self._taken() for _ in range(max(1, limit))]
 
     @property
     def position(self) -> int:
@@ -217,7 +225,8 @@ class Subscription:
             self.passed_over += 1
             self._next[topic] = offset + 1
             return
-        if len(self._buffer) >= self._size:
+        size = len(event.data)
+        while self._buffer and self._is_full(size):
             if self._overflow is Overflow.CATCH_UP:
                 self._behind[topic] = None
                 return
@@ -226,10 +235,21 @@ class Subscription:
                 self._next[topic] = offset + 1
                 self._on_lost(event, BUFFER_FULL)
                 return
-            self._on_lost(self._buffer.popleft(), BUFFER_FULL)
+            self._on_lost(self._taken(), BUFFER_FULL)
         self._buffer.append(event)
+        self._bytes += size
         self._next[topic] = offset + 1
         self._wake()
+
+    def _is_full(self, size: int) -> bool:
+        """Whether there is no room for an event of so many bytes."""
+        return len(self._buffer) >= self._size or self._bytes + size > MOST_BYTES
+
+    def _taken(self) -> Event:
+        """The oldest event of the buffer, which is no longer there."""
+        event = self._buffer.popleft()
+        self._bytes -= len(event.data)
+        return event
 
     def look_again(self) -> None:
         """The log may have events that nobody has offered."""
@@ -240,6 +260,7 @@ class Subscription:
     def tell(self, event: Event) -> None:
         """Take an event of another topic that says something about this one."""
         self._buffer.append(event)
+        self._bytes += len(event.data)
         self._wake()
 
     def grow(self, growth: Coroutine[Any, Any, None]) -> None:
@@ -250,7 +271,7 @@ class Subscription:
         """Fill the buffer from the log; end when it has no more, without a gap or a repetition."""
         limit = min(_CATCH_UP, self._size)
         place = self._next[topic]
-        start, events = await asyncio.to_thread(read_on, self.log, topic, place, limit)
+        start, events = await asyncio.to_thread(read_on, self.log, topic, place, limit, MOST_BYTES)
         self.dropped += start - place
         self._next[topic] = start
         if events:
@@ -260,6 +281,7 @@ class Subscription:
                 self.passed_over += len(readable) - len(wanted)
                 readable = wanted
             self._buffer.extend(readable)
+            self._bytes += sum(len(event.data) for event in readable)
             self._next[topic] = events[-1].offset + 1
             del self._behind[topic]
             self._behind[topic] = None  # it is another's turn

@@ -11,7 +11,7 @@ import msgspec
 
 from rumormill.core.api import Completeness, Receipt
 from rumormill.core.effects import KeepNote
-from rumormill.core.errors import ConfigError, LocalError
+from rumormill.core.errors import ConfigError, LocalError, OutOfTimeError
 from rumormill.core.event import Note
 from rumormill.core.ids import Topic
 from rumormill.log.event_log import EventLog
@@ -58,7 +58,7 @@ async def sync_now(driver: Driver, topics: tuple[Topic, ...], seconds: float | N
         async with asyncio.timeout(seconds):
             report = await driver.command(SyncNow(topics))
     except TimeoutError:
-        raise LocalError(f"not every node has answered after {seconds:g} seconds") from None
+        raise OutOfTimeError(f"not every node has answered after {seconds:g} seconds") from None
     assert isinstance(report, SyncReport)
     return report
 
@@ -78,7 +78,7 @@ async def with_copies(driver: Driver, receipt: Receipt, copies: int, seconds: fl
     found = await driver.command(command)
     assert isinstance(found, int)
     if found < copies:
-        raise LocalError(
+        raise OutOfTimeError(
             f"{found} of {copies} other nodes have stored the event after {seconds:g} seconds; it"
             f" is published, and safe here at offset {receipt.offset}"
         )
