@@ -24,6 +24,7 @@ _FAMILIES: Final = {0: socket.AF_UNSPEC, 4: socket.AF_INET, 6: socket.AF_INET6}
 """Of sockets, by the version of IP."""
 _MAX_UNREAD: Final = 1 << 20
 """Bytes of pongs and closings that wait for a peer that does not read."""
+_UNREAD: Final = "unread-websocket-pongs"
 
 
 async def dial(
@@ -153,7 +154,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         if session.ended and self._socket is not None:
             self._socket.close()
         elif self.get_write_buffer_size() > _MAX_UNREAD and not said:
-            self.abort()
+            self._connection.fail(PeerError(_UNREAD, "pongs that nobody reads"))
 
     def connection_lost(self, error: Exception | None) -> None:
         """Tell the connection."""
