@@ -188,7 +188,7 @@ WEBSOCKET_FLOODS = {
 ACCESS_FLOODS: dict[str, Callable[[PrivateKey], bytes]] = {
     "not a publisher": lambda key: spoken(key, CLOSED, 1000),
     "in clear": lambda key: spoken(key, SECRET, 1000),
-    "requests": lambda key: requests(key, 1000),
+    "requests": lambda key: requests(key, 300),
     "topics of a pattern": lambda _: rpcs(
         *(Rpc(subscriptions=(SubOpts(True, f"swarm/{number}"),)) for number in range(3000))
     ),

@@ -34,7 +34,7 @@ from flood_frames import (
     junk_of,
 )
 
-from rumormill import Node
+from rumormill import LocalError, Node
 from rumormill.libp2p import mapping, portmap
 from rumormill.libp2p.config import ConnectionConfig
 from rumormill.libp2p.connection import Connection
@@ -120,21 +120,20 @@ async def attack(flood: str, times: str, seconds: str) -> None:
             said = await FOR_A_TIME[flood](place.strip(), start + float(seconds))
             print(json.dumps({"cut": 0.0, "again": said}), flush=True)
             continue
-        swarm = Swarm(key, ConnectionConfig())
-        swarm.services.update((each, lambda *_: Sink()) for each in ids)
-        address = [Multiaddr.parse(place.strip())]
-        cut, again = 0.0, LET_IN
+        cut, again, address = 0.0, LET_IN, [Multiaddr.parse(place.strip())]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE):
-                await swarm.connect(address, keep=False)
-                again = LET_IN
                 while again == LET_IN:  # a connection that ends by itself is not the end of it yet
+                    swarm = Swarm(key, ConnectionConfig())
+                    swarm.services.update((each, lambda *_: Sink()) for each in ids)
+                    with contextlib.suppress(LocalError):
+                        await swarm.connect(address, keep=False)
                     for connection in [*swarm.connections.values()]:
                         await flood_until_cut_off(connection, ids, flood, chunk)
                     cut = time.monotonic() - start
                     again = await come_again(swarm, address)
+                    await swarm.close()
         print(json.dumps({"cut": cut if again != LET_IN else None, "again": again}), flush=True)
-        await swarm.close()
 
 
 async def shake_hands(place: str, until: float) -> str:
