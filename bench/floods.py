@@ -22,20 +22,16 @@ For each flood the table shows
     memory      by which the node grew during a flood, at most (its cap is 128 MiB)
     cut off     seconds until the last attacker was disconnected (at most 10), and for what
 
-The last flood is of handshakes: whoever is let in goes, and comes back under another name. There is
-nothing to cut off, and it goes on to the end of its time.
+The last floods are of those who have no name that could be kept out, and go on to the end of their
+time: whoever is let in goes, and comes back under another name; a program of the same user asks the
+control socket; somebody near answers the questions that the node puts to its router.
 
-`--flood` and `--attackers` choose, `--markdown` prints the table of docs/security.md.
+`--flood` and `--attackers` choose, `--quick` is for a first look, `--markdown` prints the table of
+docs/security.md.
 """
 
 import argparse
-import asyncio
-import contextlib
-import itertools
 import json
-import os
-import secrets
-import struct
 import subprocess
 import sys
 import tempfile
@@ -47,264 +43,43 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from flood_frames import JUNK_FLOODS, PUBSUB_FLOODS, TOPIC, YAMUX_FLOODS, junk_of
+from flood_frames import (
+    ACCESS_FLOODS,
+    JUNK_FLOODS,
+    PUBSUB_FLOODS,
+    QUESTION_FLOODS,
+    WEBSOCKET_FLOODS,
+    YAMUX_FLOODS,
+)
+from flood_sides import BOUNDLESS, protocol_of
 
-from rumormill import Node
-from rumormill.libp2p.config import ConnectionConfig
-from rumormill.libp2p.connection import Connection
-from rumormill.libp2p.identify import IDENTIFY
-from rumormill.libp2p.stream import Stream, StreamHandler
-from rumormill.libp2p.swarm import Swarm
-from rumormill.protocols.registry import protocol
-from rumormill.wire.keys import PrivateKey
-from rumormill.wire.multiaddr import Multiaddr
-
-RATE = 50.0
 ROUNDS = 3
 WHILE = 2.5
-"""Seconds of a calm while, and of a flood at least; all floods take 14 minutes together."""
+"""Seconds of a calm while, and of a flood at least."""
+QUICK_WHILE = 1.0
 CUT_OFF = "cut-off-"
 MOST_RATIO, MOST_TURN, MOST_MEMORY, MOST_CUT = 3.0, 0.1, 128 << 20, 10.0
 
-
-HANDSHAKES = "handshakes"
-FLOODS = [*PUBSUB_FLOODS, *JUNK_FLOODS, *YAMUX_FLOODS, "identify streams", HANDSHAKES]
-
-
-def protocol_of(flood: str) -> str:
-    return JUNK_FLOODS.get(flood, "gossipsub")
-
-
-class Sink(StreamHandler):
-    """Takes whatever comes."""
-
-
-class Flood(Sink):
-    """Sends a chunk of frames again and again, from the beginning of a frame on each new stream."""
-
-    def __init__(self, chunk: bytes) -> None:
-        self.chunk = chunk
-        self.rest = b""
-
-    def on_open(self, stream: Stream) -> None:
-        self.rest = b""
-        self.on_writable(stream)
-
-    def on_writable(self, stream: Stream) -> None:
-        if stream.id not in stream.connection._streams:
-            return  # a stream that is gone takes everything
-        rest = self.rest or self.chunk
-        self.rest = rest[stream.send(rest) :]
-        if not self.rest:
-            asyncio.get_running_loop().call_soon(self.on_writable, stream)
-
-
-async def attack(flood: str, times: str) -> None:
-    """Whenever a ticket comes, flood until cut off; say how long that took."""
-    made, ids = PUBSUB_FLOODS.get(flood), protocol(protocol_of(flood)).protocol_ids
-    names = [PrivateKey(secrets.token_bytes(32)) for _ in range(int(times))]
-    junk = junk_of(JUNK_FLOODS[flood]) if flood in JUNK_FLOODS else b""
-    chunks = [made(key) if made else junk for key in names]
-    os.nice(19)
-    print("ready", flush=True)
-    for key, chunk in zip(names, chunks, strict=True):
-        ticket = await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
-        start = time.monotonic()
-        if flood == HANDSHAKES:
-            count = await shake_hands([Multiaddr.parse(ticket.strip())], start + WHILE)
-            print(json.dumps({"cut": 0.0, "again": f"{count} handshakes"}), flush=True)
-            continue
-        swarm = Swarm(key, ConnectionConfig())
-        swarm.services.update((each, lambda *_: Sink()) for each in ids)
-        address = [Multiaddr.parse(ticket.strip())]
-        cut = None
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(2 * MOST_CUT):
-                connection = swarm.connections[await swarm.connect(address, keep=False)]
-                await flood_until_cut_off(connection, ids, flood, chunk)
-            cut = time.monotonic() - start
-        print(json.dumps({"cut": cut, "again": await come_again(swarm, address)}), flush=True)
-        await swarm.close()
-
-
-async def shake_hands(address: list[Multiaddr], until: float) -> int:
-    """Come under ever new names, and go as soon as the handshake is done; return how often."""
-    count = 0
-    while time.monotonic() < until:
-        swarm = Swarm(PrivateKey(secrets.token_bytes(32)), ConnectionConfig())
-        with contextlib.suppress(Exception):
-            await swarm.connect(address, keep=False)
-            count += 1
-        for connection in [*swarm.connections.values()]:
-            connection.abort("off")
-    return count
-
-
-async def flood_until_cut_off(
-    connection: Connection, ids: tuple[str, ...], flood: str, chunk: bytes
-) -> None:
-    while connection.closed_because is None:
-        if flood in YAMUX_FLOODS:
-            connection.open_stream(ids, Sink())
-            await asyncio.sleep(0.05)
-            await raw_flood(connection, YAMUX_FLOODS[flood]())
-        elif flood == "identify streams":
-            with contextlib.suppress(Exception):
-                connection.open_stream((IDENTIFY,), Sink())
-        else:
-            try:
-                stream = connection.open_stream(ids, Flood(chunk))
-            except Exception:  # noqa: BLE001 - too many unanswered streams: try again
-                await asyncio.sleep(0.01)
-                continue
-            while connection.closed_because is None and stream.id in connection._streams:  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
-        await asyncio.sleep(0.0005)
-
-
-async def come_again(swarm: Swarm, address: list[Multiaddr]) -> str:
-    """Whether who was cut off is let in under its old name."""
-    try:
-        await asyncio.wait_for(swarm.connect(address, keep=False), 3)
-        await asyncio.sleep(0.3)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is not in
-        return f"kept out ({error})"
-    return "let in again" if swarm.connections else "kept out"
-
-
-async def raw_flood(connection: Connection, chunks: Iterator[bytes]) -> None:
-    for chunk in chunks:
-        while not connection._writable and connection.closed_because is None:  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
-        if connection.closed_because is not None or connection._transport is None:
-            return
-        assert connection._noise is not None
-        connection._transport.write(connection._noise.encrypt(chunk))
-        await asyncio.sleep(0)
-
-
-# The node under attack, and the honest pair.
-
-_longest = 0.0
-
-
-def watch_turns() -> None:
-    """Time every callback of this process, by the processor time of its thread."""
-    run = asyncio.Handle._run
-
-    def timed(handle: asyncio.Handle) -> None:
-        global _longest  # noqa: PLW0603
-        before = time.thread_time()
-        run(handle)
-        _longest = max(_longest, time.thread_time() - before)
-
-    asyncio.Handle._run = timed  # type: ignore[method-assign]
-
-
-def resident() -> int:
-    with open("/proc/self/statm", "rb") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-async def supervisor() -> None:
-    """A node that nobody attacks, which the skip ring needs."""
-    listen = "/ip4/127.0.0.1/tcp/0"
-    async with Node(None, protocol="skipring", supervises=True, listen=listen) as node:
-        print(json.dumps({"ticket": node.tickets[0]}), flush=True)
-        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
-
-
-async def victim(name: str, home: str, *above: str) -> None:
-    global _longest  # noqa: PLW0603
-    watch_turns()
-    loop = asyncio.get_running_loop()
-    listen = "/ip4/127.0.0.1/tcp/0"
-    async with Node(Path(home), protocol=name, supervisors=above, listen=listen) as node:
-        events = await node.subscribe(TOPIC) if name != "pulsarcast" else None
-        topic = TOPIC
-        if events is None:
-            created = await node.create_topic(TOPIC)
-            topic = created.name
-            events = await node.subscribe(topic)
-
-        came: dict[int, float] = {}
-
-        async def read() -> None:
-            async for event in events:
-                note(came, event.data)
-
-        reading = asyncio.create_task(read())
-        print(json.dumps({"ticket": node.tickets[0], "topic": topic}), flush=True)
-        while line := await loop.run_in_executor(None, sys.stdin.readline):
-            said = {"turn": _longest, "memory": resident(), "refusals": node.refusals}
-            if line.strip() == "end":
-                said["came"] = [*came.items()]
-            print(json.dumps(said), flush=True)
-            _longest = 0.0
-        reading.cancel()
-
-
-def note(came: dict[int, float], data: bytes) -> None:
-    """Note when a message of the honest pair came; all processes have one clock."""
-    if len(data) == 1024:
-        came.setdefault(struct.unpack(">Q", data[:8])[0], time.monotonic())
-
-
-async def pair(name: str, ticket: str, topic: str, *above: str) -> None:
-    """Two nodes that know the node under attack alone; say how many messages were sent, and in the
-    end when, and when they came."""
-    loop = asyncio.get_running_loop()
-    listen = ["/ip4/127.0.0.1/tcp/0"]
-    async with (
-        Node(None, protocol=name, supervisors=above, listen=listen) as one,
-        Node(None, protocol=name, supervisors=above, listen=listen) as two,
-    ):
-        for node in (one, two):
-            await node.connect(ticket)
-        events = await two.subscribe(topic)
-        if name in ("pulsarcast", "skipring", "radius"):
-            await one.subscribe(topic)
-        await one.wait_until_ready(topic, peers=1, timeout=30)
-        await asyncio.sleep(2)
-        sent: dict[int, float] = {}
-        came: dict[int, float] = {}
-
-        async def read() -> None:
-            async for event in events:
-                note(came, event.data)
-
-        async def write() -> None:
-            """Publish on time, whether or not what was published before has its receipt."""
-            start = time.monotonic()
-            async with asyncio.TaskGroup() as group:
-                for number in itertools.count():
-                    due = start + number / RATE
-                    await asyncio.sleep(max(0.0, due - time.monotonic()))
-                    sent[number] = due
-                    data = struct.pack(">Q", number).ljust(1024, b"\0")
-                    group.create_task(one.publish(topic, data))
-
-        tasks = [asyncio.create_task(read()), asyncio.create_task(write())]
-        print("ready", flush=True)
-        while line := await loop.run_in_executor(None, sys.stdin.readline):
-            said: Any = len(sent)
-            if line.strip() == "end":
-                tasks[1].cancel()
-                await asyncio.sleep(3)
-                said = {"sent": [*sent.items()], "came": [*came.items()]}
-            print(json.dumps(said), flush=True)
-        for task in tasks:
-            task.cancel()
+FLOODS = [
+    *PUBSUB_FLOODS,
+    *ACCESS_FLOODS,
+    *JUNK_FLOODS,
+    *QUESTION_FLOODS,
+    *YAMUX_FLOODS,
+    "identify streams",
+    *WEBSOCKET_FLOODS,
+    *BOUNDLESS,
+]
 
 
 # The one who watches.
 
 
 class Role:
-    """A process of this file."""
+    """A process of `flood_sides.py`."""
 
     def __init__(self, *arguments: str) -> None:
-        command = [sys.executable, __file__, "--role", *arguments]
+        command = [sys.executable, str(Path(__file__).with_name("flood_sides.py")), *arguments]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -330,7 +105,7 @@ class Role:
         self.process.wait()
 
 
-def measure(flood: str, crowds: list[int]) -> Iterator[dict[str, Any]]:
+def measure(flood: str, crowds: list[int], rounds: int, seconds: float) -> Iterator[dict[str, Any]]:
     """The lines of one flood, for crowds of so many attackers."""
     roles: list[Role] = []
     whiles: list[While] = []
@@ -341,25 +116,25 @@ def measure(flood: str, crowds: list[int]) -> Iterator[dict[str, Any]]:
             if name == "skipring":
                 roles.append(Role("supervisor"))
                 above = [json.loads(roles[0].line())["ticket"]]
-            node = Role("victim", name, home, *above)
+            node = Role("victim", flood, home, *above)
             roles.append(node)
             place = json.loads(node.line())
             honest = Role("pair", name, place["ticket"], place["topic"], *above)
             roles.append(honest)
             honest.line()
-            times = str(ROUNDS * len(crowds))
-            attackers = [Role("attack", flood, times) for _ in range(max(crowds))]
+            times = str(rounds * len(crowds))
+            attackers = [Role("attack", flood, times, str(seconds)) for _ in range(max(crowds))]
             roles += attackers
             for each in attackers:
                 each.line()
-            for crowd in crowds * ROUNDS:
+            for crowd in crowds * rounds:
                 whiles.append(While(0, honest, node))
-                time.sleep(WHILE)
+                time.sleep(seconds)
                 whiles[-1].end()
                 whiles.append(While(crowd, honest, node))
                 for each in attackers[:crowd]:
-                    each.tell(place["ticket"])
-                time.sleep(WHILE)
+                    each.tell(place["attacked"])
+                time.sleep(seconds)
                 whiles[-1].said = [json.loads(each.line()) for each in attackers[:crowd]]
                 whiles[-1].end()
             told, seen = honest.ask("end"), node.ask("end")
@@ -442,26 +217,23 @@ def holds(row: dict[str, Any]) -> bool:
 
 
 def main() -> None:
-    if sys.argv[1:2] == ["--role"]:
-        work = {"victim": victim, "pair": pair, "attack": attack, "supervisor": supervisor}[
-            sys.argv[2]
-        ]
-        with contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(work(*sys.argv[3:]))  # type: ignore[operator]
-        return
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--flood", dest="floods", action="append", choices=FLOODS)
     parser.add_argument("--attackers", type=int, action="append", help="default: 1 and 4")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="of each flood")
+    parser.add_argument("--seconds", type=float, default=WHILE, help="of a while, at least")
+    parser.add_argument("--quick", action="store_true", help="one round, whiles of a second")
     parser.add_argument("--json", action="store_true", help="one line of JSON for each")
     parser.add_argument("--markdown", action="store_true", help="the table of docs/security.md")
     chosen = parser.parse_args()
+    rounds, seconds = (1, QUICK_WHILE) if chosen.quick else (chosen.rounds, chosen.seconds)
     if chosen.markdown:
         print("| Flood | Attackers | Delivered | p99, calm | p99 | Ratio | Turn", end="")
         print(" | Memory | Cut off | Holds |\n|" + "---|" * 10)
     for flood in chosen.floods or FLOODS:
-        for row in measure(flood, chosen.attackers or [1, 4]):
+        for row in measure(flood, chosen.attackers or [1, 4], rounds, seconds):
             if chosen.json:
                 print(json.dumps(row), flush=True)
                 continue

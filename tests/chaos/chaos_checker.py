@@ -141,7 +141,9 @@ def owed(
                 continue
             taken = each.lost.get((kept.topic, kept.offset), -1) > order.get(kept.name, -1)
             taken |= 0 <= kept.offset < each.first.get(kept.topic, 0)
-            if len(lacking) == len(has) and (taken or (kept.offset < 0 and kept.topic in losers)):
+            # Its own application was given it all the same.
+            nowhere = all(name in lacking for name in has if name != node)
+            if nowhere and (taken or (kept.offset < 0 and kept.topic in losers)):
                 continue
             date = dates.get(kept.id, math.inf)
             lacking = [name for name in lacking if not seen[name].forgot(*event, date)]

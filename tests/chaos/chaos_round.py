@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 from chaos_checker import Place, Violation, check, owed
@@ -118,7 +119,8 @@ class Round:
         found = read_log(home, protocol, member.topics)
         seen.stored, seen.first, seen.window = found.stored, found.first, found.window
         member.note_losses(found.losses)
-        self.violations += [Violation("damaged", member.name, text) for text in found.faults]
+        wrong = found.faults + found.gaps
+        self.violations += [Violation("damaged", member.name, text) for text in wrong]
         for place, copy in seen.backups.items():
             found = read_log(Path(place), protocol, member.topics)
             copy.has = found.stored
@@ -617,6 +619,9 @@ class Found(msgspec.Struct):
     window: dict[str, int] = {}
     losses: dict[str, tuple[int, list[tuple[int, int]]]] = {}
     faults: list[str] = []
+    gaps: list[str] = []
+    """What it still has to fetch: in the end nothing, in a copy what the log lacked by then, such
+    as what a full disk did not take."""
 
 
 def read_log(home: Path, protocol: str, topics: dict[str, str]) -> Found:
@@ -635,37 +640,42 @@ def read_log(home: Path, protocol: str, topics: dict[str, str]) -> Found:
                     history.window.keep_from,
                 )
                 found.losses[label] = info.first_offset, log.losses(topic)
-                found.faults += PROOFS.get(protocol, _no_proof)(home, log, topic, events)
+                faults, gaps = PROOFS.get(protocol, _no_proof)(home, log, topic, events)
+                found.faults += faults
+                found.gaps += gaps
             found.faults += [each.sentence() for each in log.verify().findings]
     except StoreError as error:
         found.faults.append(str(error))
     return found
 
 
-def _no_proof(home: Path, log: EventLog, topic: str, events: list[Event]) -> list[str]:
-    return []
+Proof: TypeAlias = tuple[list[str], list[str]]
+"""What is wrong with a topic's history, and what it lacks."""
 
 
-def _links_are_whole(home: Path, log: EventLog, topic: str, events: list[Event]) -> list[str]:
+def _no_proof(home: Path, log: EventLog, topic: str, events: list[Event]) -> Proof:
+    return [], []
+
+
+def _links_are_whole(home: Path, log: EventLog, topic: str, events: list[Event]) -> Proof:
     """Pulsarcast: each event verified, and none is missing before another."""
     keys = note_keys(log, NOTES)
     view = view_of_kept(partial(read_note, log), keys, cids.parse(topic))
     if view is None:
-        return [f"the descriptor of {topic} is not kept"]
+        return [f"the descriptor of {topic} is not kept"], []
     verifier = HistoryVerifier(view.topic.cid, SignatureVerifier(), view.topic)
     for event in events:
         verifier.check(event)
     report, info = verifier.report(), log.topic(topic)
     is_cut = log.losses(topic) or (info and info.first_offset)
-    if report.is_whole or (is_cut and not report.faults):
-        return []
-    return [f"the history of {topic} has {len(report.gaps)} gaps, {len(report.faults)} faults"]
+    gaps = [] if is_cut else [f"{topic} lacks {gap.cid.hex()}" for gap in report.gaps]
+    return [f"{topic}: {each.cid.hex()}: {each.reason}" for each in report.faults], gaps
 
 
-def _each_is_signed(home: Path, log: EventLog, topic: str, events: list[Event]) -> list[str]:
+def _each_is_signed(home: Path, log: EventLog, topic: str, events: list[Event]) -> Proof:
     """Skip ring: each event would be taken from a stranger."""
     identity = NodeIdentity(load_or_create_key(home / "identity.key"))
-    return [
+    faults = [
         f"{stored.id.hex()} is not what its author signed"
         for stored in events
         if not check_event(
@@ -680,9 +690,10 @@ def _each_is_signed(home: Path, log: EventLog, topic: str, events: list[Event]) 
             identity,
         )
     ]
+    return faults, []
 
 
-PROOFS: dict[str, Callable[[Path, EventLog, str, list[Event]], list[str]]] = {
+PROOFS: dict[str, Callable[[Path, EventLog, str, list[Event]], Proof]] = {
     "pulsarcast": _links_are_whole,
     "skipring": _each_is_signed,
 }

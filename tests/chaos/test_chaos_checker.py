@@ -95,6 +95,14 @@ def test_who_took_a_copy_back_is_owed_what_others_have() -> None:
     assert [(kept.name, lacking) for _, kept, lacking in owed(seen, has)] == [("b", ["n0"])]
 
 
+def test_what_was_deleted_before_it_came_to_anybody_is_owed_to_nobody() -> None:
+    """Also where its publisher's own application was given it, which is all that some ask."""
+    seen = deleted_at_once()
+    for observed in ("stored", "given"):
+        has = {name: each.ids(getattr(each, observed)) for name, each in seen.items()}
+        assert [*owed(seen, has)] == []
+
+
 def use_again_what_was_lost(seen: dict[str, Seen]) -> None:
     for observed in (seen["n0"].stored, seen["n0"].given):
         observed[TOPIC][-2:] = [(2, "id-b", "b")]

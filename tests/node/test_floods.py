@@ -30,6 +30,7 @@ from rumormill.libp2p.connection import Connection
 from rumormill.libp2p.dcutr import DCUTR, Punch, PunchMessage
 from rumormill.libp2p.identify import IDENTIFY
 from rumormill.libp2p.services import PING
+from rumormill.node import queries
 from rumormill.node.config import NodeConfig
 from rumormill.node.peer_clocks import CLOCK
 from rumormill.node.readers import SLOW_PEER, STUCK_PEER
@@ -122,6 +123,61 @@ def test_a_flood_of_our_extension_is_cut_off_where_it_is_spoken(flood: str) -> N
                 await pair.more(1)
             attacking.cancel()
             await asyncio.gather(attacking, return_exceptions=True)
+
+    run(story)
+
+
+async def ask(mallory: HostilePeer, flood: str) -> None:
+    """Put question after question, all as they should be."""
+    protocol, made = FLOODS.QUESTION_FLOODS[flood]
+    chunk, rest, stream = made(mallory.key), b"", 0
+    with contextlib.suppress(LocalError):  # the node hangs up
+        while not mallory.closed:
+            if stream not in mallory.session._streams:
+                stream, rest = mallory.open(protocol), b""
+            rest = rest or chunk
+            rest = rest[mallory.session.send(stream, rest) :]
+            mallory.flush()
+            await mallory.drain()
+            await asyncio.sleep(0)
+
+
+OF_SYNC = [flood for flood in FLOODS.QUESTION_FLOODS if flood.startswith("sync")]
+OF_THE_DHT = [flood for flood in FLOODS.QUESTION_FLOODS if flood.startswith("DHT")]
+
+
+@pytest.mark.parametrize("flood", OF_SYNC)
+def test_a_flood_of_questions_about_histories_is_cut_off_and_an_honest_pair_goes_on(
+    flood: str,
+) -> None:
+    """They cost what they take to work out: a fraction of the questions that one may ask in all."""
+
+    async def story() -> None:
+        async with honest_pair(NodeConfig(close_timeout=0.2)) as pair, HostilePeer() as mallory:
+            await pair.alice.subscribe(FLOODS.TOPIC)
+            await mallory.connect(pair.alice)
+            asking = asyncio.ensure_future(ask(mallory, flood))
+            while not asking.done():
+                await pair.more(1)
+            await asking
+            assert pair.alice.refusals["cut-off-sync-too-often"] == 1
+
+    run(story)
+
+
+@pytest.mark.parametrize("flood", OF_THE_DHT)
+def test_a_flood_of_questions_to_the_dht_is_cut_off(
+    flood: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queries, "_PRICE", 0.5)  # a flood is 2,000 then, and not 20,000
+
+    async def story() -> None:
+        config = NodeConfig(close_timeout=0.2)
+        async with Node(None, protocol="pulsarcast", config=config) as alice:
+            async with HostilePeer() as mallory:
+                await mallory.connect(alice)
+                await ask(mallory, flood)
+            assert alice.refusals["cut-off-questions"] == 1
 
     run(story)
 

@@ -6,12 +6,15 @@ import os
 import resource
 import shutil
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from live_nodes import pair, run, take, until
+from processes import SOURCES, environment
 from rumormill.core.errors import LocalError
 from rumormill.log import EventLog, compact, repair
 from rumormill.log.errors import NoDescriptorsError
@@ -71,6 +74,42 @@ def test_a_log_that_is_to_be_compacted_says_what_to_do(tmp_path: Path) -> None:
         with no_descriptors(), pytest.raises(NoDescriptorsError, match="ulimit -n"):
             compact(log, old=True)
         compact(log, old=True)
+
+
+PARQUET = """
+import sys
+from test_node_descriptors import no_descriptors
+from rumormill.core.errors import RumormillError
+from rumormill.log import EventLog, export_parquet, import_parquet
+from store_samples import fill
+home, file = sys.argv[1:]
+with EventLog(home) as log, EventLog(home + "-copy") as copy:
+    fill(log, 10)
+    for spare in (0, 1):
+        with no_descriptors(spare):
+            try:
+                export_parquet(log, file)
+            except RumormillError as error:
+                print(type(error).__name__, error)
+    events = export_parquet(log, file)
+    with no_descriptors():
+        try:
+            import_parquet(copy, file)
+        except RumormillError as error:
+            print(type(error).__name__, error)
+    assert import_parquet(copy, file) == events
+"""
+
+
+def test_an_export_says_what_to_do_also_where_nothing_of_it_was_loaded(tmp_path: Path) -> None:
+    """Its libraries are files as well: a process of its own, which has not opened them."""
+    command = [sys.executable, "-c", PARQUET, str(tmp_path / "home"), str(tmp_path / "file")]
+    here = Path(__file__).parent
+    env = environment(PYTHONPATH=os.pathsep.join(map(str, (SOURCES, here.parent, here))))
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    said = done.stdout.splitlines()
+    assert len(said) >= 2
+    assert all(line.startswith("NoDescriptorsError") and "ulimit -n" in line for line in said)
 
 
 def test_whoever_calls_meanwhile_waits_and_is_let_in(home: Path) -> None:

@@ -5,11 +5,13 @@ import json
 from typing import Any
 
 import pytest
+from hostile_peer import HostilePeer
 
 from live_nodes import pair, run, take, take_events, until
 from rumormill.core.errors import ConfigError, LocalError
 from rumormill.node.config import NodeConfig
 from rumormill.node.node import Node
+from rumormill.node.patterns import Patterns
 from rumormill.node.subscription import Overflow, Subscription
 from rumormill.node.sync import SyncNode
 
@@ -256,3 +258,39 @@ def test_what_a_pattern_cannot_be_is_said() -> None:
                 await node.subscribe("news/*")
 
     run(main)
+
+
+def test_a_thousand_topics_at_once_are_entered_in_turns_of_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever announces them, before somebody subscribes or later: a few each time round."""
+    rounds = [0]
+
+    def offer(self: Patterns, *wish: Any) -> None:
+        rounds[-1] += 1
+        offered(self, *wish)
+
+    offered = Patterns._offer
+    monkeypatch.setattr(Patterns, "_offer", offer)
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+
+        def come_round() -> None:
+            rounds.append(0)
+            loop.call_soon(come_round)
+
+        async with Node(None) as alice, HostilePeer() as mallory:
+            loop.call_soon(come_round)
+            await mallory.connect(alice)
+            mallory.hello(*[f"swarm/{number}" for number in range(100)])
+            known = alice._driver.machine.view
+            await until(lambda: len(known().peers) >= 100, "they are known")
+            early = await alice.subscribe("swarm/#")
+            assert len(early.topics) == 100
+            mallory.hello(*[f"swarm/later/{number}" for number in range(100)])
+            await until(lambda: len(early.topics) == 200, "they are entered")
+
+    run(main)
+    assert sum(rounds) == 200
+    assert max(rounds) <= 20

@@ -4,13 +4,14 @@ import asyncio
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from certificates import certificate
 from live_nodes import run, take, until
 from processes import environment
-from rumormill.core.errors import LocalError
+from rumormill.core.errors import LocalError, PeerError
 from rumormill.libp2p import listening, transports, websocket
 from rumormill.node.config import NodeConfig
 from rumormill.node.identity import create_network
@@ -211,3 +212,55 @@ def test_without_the_extra_it_is_said_what_to_install() -> None:
     lines = done.stdout.splitlines()
     assert len(lines) == 2
     assert all('pip install "rumormill[websocket]"' in line for line in lines)
+
+
+class Deaf(asyncio.Transport):
+    """A socket whose other end does not read."""
+
+    waiting = 0
+
+    def write(self, data: Any) -> None:
+        self.waiting += len(data)
+
+    def get_write_buffer_size(self) -> int:
+        return self.waiting
+
+    def is_closing(self) -> bool:
+        return False
+
+
+class Bearer:
+    """The connection above, which is told why it ends."""
+
+    ready = True
+
+    def __init__(self) -> None:
+        self.failed = ""
+
+    def connection_made(self, transport: Any) -> None:
+        pass
+
+    def data_received(self, data: bytes) -> None:
+        pass
+
+    def fail(self, error: PeerError) -> None:
+        self.failed = error.reason
+
+
+def test_who_pings_and_does_not_read_is_cut_off_for_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pongs that wait are bounded, and what is beyond is counted and held against the peer."""
+    monkeypatch.setattr(transports, "_MAX_UNREAD", 10_000)
+
+    async def story() -> None:
+        bearer: Any = Bearer()
+        transport = transports.WebSocketTransport(bearer, Way.WEBSOCKET)
+        transport.connection_made(Deaf())
+        asker = websocket.WebSocketSession("127.0.0.1:80")
+        transport.data_received(asker.data_to_send())
+        ping = b"\x89\xfd" + bytes(4) + bytes(125)
+        transport.data_received(ping * 40)
+        assert not bearer.failed
+        transport.data_received(ping * 60)
+        assert bearer.failed == "unread-websocket-pongs"
+
+    run(story)

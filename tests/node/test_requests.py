@@ -115,3 +115,29 @@ def test_who_waits_is_bounded_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
                 await node.request("sums", timeout=0.05)
 
     run(main)
+
+
+def test_strangers_do_not_have_a_node_open_ever_more_topics(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each is in the log for ever: so many at once, and those that are known go on."""
+    monkeypatch.setattr(requesting, "_ELSEWHERE", 3)
+
+    async def main() -> None:
+        async with pair("sums") as (alice, bob):
+            requests = await bob.subscribe("sums")
+            refused = 0
+            for inbox in ("a", "b", "c", "d", "a", "e"):
+                headers = {"reply-to": f"inbox/{inbox}", "correlation-id": "1"}
+                await alice.publish("sums", b"?", headers=headers)
+                try:
+                    await bob.reply(await anext(requests), b"!")
+                except LimitError:
+                    refused += 1
+            assert refused == 2
+            assert bob.log.topic("inbox/c") is not None
+            assert bob.log.topic("inbox/d") is None
+            await alice.publish("sums", b"?", headers={"reply-to": "sums/replies"})
+            await bob.reply(await anext(requests), b"!")
+
+    run(main)

@@ -3,8 +3,10 @@
 Bounded in peers and in addresses of one peer; the peer that was heard of longest ago goes first.
 Addresses that a user gave are never pushed out. What one peer says of another is a hint: it is
 tried last and pushes out nothing but older hints, and as the handshake proves who is there, a false
-one costs a vain attempt and nothing more. Nor does it lead where its author could not go itself: a
-peer out there does not have us knock at doors of our own network, or of our own machine.
+one costs a vain attempt and nothing more. Nothing that the network says leads where whoever says it
+could not go itself, be it of others or of itself: a peer out there does not have us knock at doors
+of our own network, or of our own machine. What a name stands for is known when it is dialled, so
+how near to us it may lead is remembered.
 """
 
 from collections.abc import Iterable
@@ -29,6 +31,9 @@ MAX_HINTS: Final = 4
 """Our choice: a liar's addresses are tried one after another, and each takes its time."""
 
 
+ANYWHERE, NEAR, HERE = 0, 1, 2
+"""How near to us a host is: out there, in a private network, on this machine."""
+
 WILDCARDS: Final = ("0.0.0.0", "::")
 """Where a node listens that listens everywhere; nobody can be reached there."""
 
@@ -37,9 +42,10 @@ class AddressBook:
     """Endpoints by peer, and signed records to pass on."""
 
     def __init__(self) -> None:
-        self._learnt: dict[PeerId, dict[Endpoint, None]] = {}
+        self._learnt: dict[PeerId, dict[Endpoint, int]] = {}
+        """Each with how near to us it may lead."""
         self._given: dict[PeerId, dict[Endpoint, None]] = {}
-        self._hinted: dict[PeerId, tuple[Endpoint, ...]] = {}
+        self._hinted: dict[PeerId, dict[Endpoint, int]] = {}
         self.agents: dict[PeerId, str] = {}
         """What peers say they are, the programs that they run."""
         self.records: dict[PeerId, bytes] = {}
@@ -60,27 +66,29 @@ class AddressBook:
                 peers[bytes(peer)] = None
         return tuple(peers)
 
-    def learn(self, peer: PeerId, endpoints: Iterable[Endpoint]) -> None:
-        """Remember endpoints that the network named, instead of those learnt before."""
+    def learn(self, peer: PeerId, endpoints: Iterable[Endpoint], near: int = ANYWHERE) -> None:
+        """Remember endpoints that a peer named as its own, instead of those learnt before: those
+        that are as `near` to us as whoever told us, or farther."""
         self._learnt.pop(peer, None)
-        found = dict.fromkeys(endpoints)
+        found = _as_near(endpoints, near)
         if not found:
             return
-        self._put(self._learnt, peer, dict.fromkeys(list(found)[:MAX_ADDRESSES]), MAX_PEERS)
+        self._put(self._learnt, peer, dict.fromkeys(found[:MAX_ADDRESSES], near), MAX_PEERS)
 
-    def learn_record(self, peer: PeerId, record: bytes) -> None:
-        """Remember what a peer says of itself in a signed record; PeerError if it did not."""
+    def learn_record(self, peer: PeerId, record: bytes, near: int = ANYWHERE) -> None:
+        """Remember what a peer says of itself in a signed record, which somebody has given us;
+        PeerError if it did not say that."""
         opened = unseal_peer_record(record)
         if opened.peer_id != peer:
             raise PeerError("wrong-peer", "a record of another peer")
-        self.learn(peer, endpoints_among(opened.addresses))
+        self.learn(peer, endpoints_among(opened.addresses), near)
 
-    def hint(self, peer: PeerId, endpoints: Iterable[Endpoint]) -> None:
+    def hint(self, peer: PeerId, endpoints: Iterable[Endpoint], near: int = ANYWHERE) -> None:
         """Remember endpoints that one peer named for another, instead of earlier such hints."""
-        found = tuple(dict.fromkeys(endpoints))[:MAX_HINTS]
+        found = _as_near(endpoints, near)
         if not found:
             return
-        self._put(self._hinted, peer, found, MAX_HINTED_PEERS)
+        self._put(self._hinted, peer, dict.fromkeys(found[:MAX_HINTS], near), MAX_HINTED_PEERS)
 
     def keep_agent(self, peer: PeerId, agent: str) -> None:
         """Remember what a peer says it is."""
@@ -104,6 +112,15 @@ class AddressBook:
         found = dict.fromkeys([*given, *learnt, *self._hinted.get(peer, ())])
         return sorted(found, key=lambda endpoint: bool(endpoint.relay))
 
+    def leads(self, peer: PeerId, endpoint: Endpoint) -> int:
+        """How near to us an endpoint of a peer may lead: as near as whoever named it is."""
+        if endpoint in self._given.get(peer, ()):
+            return HERE
+        said = (
+            table.get(peer, {}).get(endpoint, ANYWHERE) for table in (self._learnt, self._hinted)
+        )
+        return max(said)
+
 
 def endpoints_among(addresses: Iterable[bytes]) -> list[Endpoint]:
     """The endpoints among a peer's addresses, which are binary multiaddrs."""
@@ -122,21 +139,37 @@ def credible(endpoints: Iterable[Endpoint], hosts: Iterable[str] | None) -> list
     Who is on this machine may know of others on it, who is in a private network of others there.
     Of a peer that has gone, only the hosts of those who are still there are known.
     """
-    near = 2 if hosts is None else max(map(_nearness, hosts), default=0)
-    return [
-        each for each in endpoints if each.host not in WILDCARDS and _nearness(each.host) <= near
-    ]
+    return _as_near(endpoints, HERE if hosts is None else nearest(hosts))
 
 
-def _nearness(host: str) -> int:
-    """How close to us an address is: anywhere, in a private network, or on this machine."""
+def _as_near(endpoints: Iterable[Endpoint], near: int) -> list[Endpoint]:
+    found = dict.fromkeys(endpoints)
+    return [each for each in found if each.host not in WILDCARDS and nearness(each.host) <= near]
+
+
+def nearest(hosts: Iterable[str]) -> int:
+    """How near to us the nearest of some hosts is."""
+    return max(map(nearness, hosts), default=ANYWHERE)
+
+
+def is_address(host: str) -> bool:
+    """Whether a host is an address, and no name."""
     try:
-        address = ip_address(host)
+        ip_address(host)
     except ValueError:
-        return 0
+        return False
+    return True
+
+
+def nearness(host: str) -> int:
+    """How near to us a host is; of a name that is not known."""
+    if not is_address(host):
+        return ANYWHERE
+    address = ip_address(host)
     if isinstance(address, IPv6Address):
         address = address.ipv4_mapped or address
-    return 2 if address.is_loopback else int(not address.is_global)
+    # What stands for every address leads here.
+    return HERE if address.is_loopback or address.is_unspecified else int(not address.is_global)
 
 
 @lru_cache(4096)

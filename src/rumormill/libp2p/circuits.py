@@ -180,7 +180,7 @@ class Circuits:
             raise LocalError("it was to be reached through ourselves, and is not connected")
         relay = swarm.connections.get(at.relay)
         if relay is None or relay.relay:
-            swarm.book.hint(at.relay, [replace(at, relay=b"")])
+            swarm.book.hint(at.relay, [replace(at, relay=b"")], swarm.book.leads(peer, at))
             relay = await swarm.dial(at.relay, transient=True, direct=True)
         dialogue = await begin(relay, HOP, MAX_MESSAGE_BYTES)
         try:

@@ -13,7 +13,7 @@ from typing import Any
 
 from rumormill.core.errors import LocalError, PeerError
 from rumormill.core.ids import PeerId
-from rumormill.libp2p.address_book import AddressBook
+from rumormill.libp2p.address_book import AddressBook, nearest
 from rumormill.libp2p.admission import Bans, Places, origin_of
 from rumormill.libp2p.circuits import Circuits
 from rumormill.libp2p.config import ConnectionConfig
@@ -77,14 +77,15 @@ class Dialling(ABC):
             return str(error)
         return peer
 
-    def dial_record(self, peer: PeerId, record: bytes) -> str:
-        """Dial a peer in the background, with the addresses of a signed record if there is one.
+    def dial_record(self, peer: PeerId, record: bytes, informant: PeerId = b"") -> str:
+        """Dial a peer in the background, with the addresses of a signed record if there is one,
+        which another has given us.
 
         Return why not, when it cannot even be tried; `on_unreached` tells of what fails later.
         """
         if record:
             try:
-                self.book.learn_record(peer, record)
+                self.book.learn_record(peer, record, self._near(informant))
             except PeerError as error:
                 self.count(error.reason)
                 return error.reason
@@ -93,6 +94,12 @@ class Dialling(ABC):
             return "too many dials"
         self.spawn(self._dial_quietly(peer, self.on_unreached))
         return ""
+
+    def _near(self, informant: PeerId) -> int:
+        """How near a peer is that tells us something; if it is gone, anybody who is there."""
+        told = self.connections.get(informant)
+        sources = self.connections.values() if told is None else (told,)
+        return nearest([each.origin.address for each in sources])
 
     async def dial(
         self, peer: PeerId, *, transient: bool = False, direct: bool = False
@@ -152,7 +159,7 @@ class Dialling(ABC):
                 if at.relay:
                     await self.circuits.dial(peer, at, connection)
                 else:
-                    await dial(at, connection)
+                    await dial(at, connection, near=self.book.leads(peer, at))
                 await connection.ready_or_failed
                 return connection
         except (OSError, LocalError, TimeoutError) as error:

@@ -22,11 +22,11 @@ from typing import Final
 from rumormill.core.errors import LocalError
 from rumormill.core.ids import PeerId
 from rumormill.libp2p.address_book import (
+    HERE,
     MAX_HINTS,
-    WILDCARDS,
-    credible,
     encoded,
     endpoints_among,
+    nearness,
     placed,
 )
 from rumormill.libp2p.admission import Conduct, Places, origin_of
@@ -343,7 +343,7 @@ class Swarm(Dialling):
         if not at.relay:  # whose address is not the peer's, and who sees us not as others do
             self.own.observe(said.observed_address, origin_of(at.host))
             endpoints = placed(endpoints, at.host)
-        self.book.learn(peer, [each for each in endpoints if each.host not in WILDCARDS])
+        self.book.learn(peer, endpoints, nearness(at.host))
         if record is not None and said.signed_peer_record is not None:
             self.book.keep_record(peer, said.signed_peer_record)
 
@@ -361,10 +361,8 @@ class Swarm(Dialling):
     def take_hint(self, peer: PeerId, encoded: Sequence[bytes], informant: PeerId = b"") -> None:
         """Remember where a peer may be, as another says or, without one, the configuration."""
         if peer != self.id:
-            told = self.connections.get(informant)
-            sources = self.connections.values() if told is None else (told,)
-            hosts = [each.origin.address for each in sources] if informant else None
-            self.book.hint(peer, credible(endpoints_among(encoded[: 4 * MAX_HINTS]), hosts))
+            near = self._near(informant) if informant else HERE
+            self.book.hint(peer, endpoints_among(encoded[: 4 * MAX_HINTS]), near)
 
     def addresses_of(self, peer: PeerId) -> Sequence[bytes]:
         """Where a peer can be reached, ourselves included: binary multiaddrs, best first."""

@@ -12,6 +12,7 @@ import ssl
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from rumormill.core.errors import LocalError, PeerError
+from rumormill.libp2p.address_book import HERE, is_address, nearness
 from rumormill.libp2p.connection import Connection
 from rumormill.libp2p.listening import PLAIN, Layer
 from rumormill.wire.multiaddr import Endpoint, Way
@@ -23,14 +24,20 @@ _FAMILIES: Final = {0: socket.AF_UNSPEC, 4: socket.AF_INET, 6: socket.AF_INET6}
 """Of sockets, by the version of IP."""
 _MAX_UNREAD: Final = 1 << 20
 """Bytes of pongs and closings that wait for a peer that does not read."""
+_UNREAD: Final = "unread-websocket-pongs"
 
 
 async def dial(
-    endpoint: Endpoint, connection: Connection, bound: socket.socket | None = None
+    endpoint: Endpoint,
+    connection: Connection,
+    bound: socket.socket | None = None,
+    *,
+    near: int = HERE,
 ) -> None:
     """Connect a socket to an endpoint, for a connection; OSError or LocalError if it fails.
 
-    To dial from a port, give a socket that is bound to it; then the host must be an address.
+    To dial from a port, give a socket that is bound to it; then the host must be an address. A name
+    leads as `near` to us as that says, and no nearer.
     """
     if bound is not None:
         await _dial_from(bound, endpoint, connection)
@@ -42,9 +49,29 @@ async def dial(
         made = WebSocketTransport(connection, endpoint.way, f"{host}:{endpoint.port}")
     if endpoint.way is Way.SECURE_WEBSOCKET:
         tls = _authorities()
+    host = await _host_of(endpoint, near)
     await asyncio.get_running_loop().create_connection(
-        lambda: made, endpoint.host, endpoint.port, ssl=tls, family=_FAMILIES[endpoint.version]
+        lambda: made,
+        host,
+        endpoint.port,
+        ssl=tls,
+        family=_FAMILIES[endpoint.version],
+        server_hostname=endpoint.host if tls is not None else None,
     )
+
+
+async def _host_of(endpoint: Endpoint, near: int) -> str:
+    """The host to connect to: of a name whose address nobody has checked, one that is no nearer."""
+    if near == HERE or is_address(endpoint.host):
+        return endpoint.host
+    found = await asyncio.get_running_loop().getaddrinfo(
+        endpoint.host, endpoint.port, family=_FAMILIES[endpoint.version], type=socket.SOCK_STREAM
+    )
+    hosts = [str(place[0]) for *_, place in found]
+    allowed = [host for host in hosts if nearness(host.partition("%")[0]) <= near]
+    if not allowed:
+        raise LocalError("the name leads nearer than whoever named it is")
+    return allowed[0]
 
 
 async def _dial_from(bound: socket.socket, at: Endpoint, connection: Connection) -> None:
@@ -127,7 +154,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         if session.ended and self._socket is not None:
             self._socket.close()
         elif self.get_write_buffer_size() > _MAX_UNREAD and not said:
-            self.abort()
+            self._connection.fail(PeerError(_UNREAD, "pongs that nobody reads"))
 
     def connection_lost(self, error: Exception | None) -> None:
         """Tell the connection."""

@@ -174,7 +174,9 @@ def import_extra(sentence: str, *names: str) -> tuple[Any, ...]:
     """Modules of an optional dependency, or one sentence about how to get it."""
     try:
         return tuple(map(import_module, names))
-    except ImportError:
+    except (ImportError, OSError) as error:  # either, where a file of it cannot be opened
+        if lacks_descriptors(error) or not _descriptors_left():
+            raise _no_descriptors(f"load {names[0]}") from error
         raise MissingExtraError(sentence) from None
 
 
@@ -208,7 +210,7 @@ def from_sqlite(error: sqlite3.Error, where: str, what: str = STORE) -> StoreErr
     if code == sqlite3.SQLITE_FULL:
         return _no_room(where, what)
     if lacks_descriptors(error):
-        return _no_descriptors(where, what)
+        return _no_descriptors(f"open {what} {where}")
     if code in _READ_ONLY_CODES:
         return StoreReadOnlyError(f"{what} {where} cannot be opened for writing: {error}")
     if code in _CORRUPT_CODES:
@@ -218,8 +220,10 @@ def from_sqlite(error: sqlite3.Error, where: str, what: str = STORE) -> StoreErr
     return _failed(where, what, str(error))
 
 
-def lacks_descriptors(error: sqlite3.Error) -> bool:
+def lacks_descriptors(error: Exception) -> bool:
     """Whether something could not be opened for want of a descriptor; ask before others close."""
+    if not isinstance(error, sqlite3.Error):
+        return getattr(error, "errno", None) in _DESCRIPTOR_ERRNOS
     return _primary_code(error) == sqlite3.SQLITE_CANTOPEN and not _descriptors_left()
 
 
@@ -251,8 +255,8 @@ def from_os(error: OSError, where: str, what: str = STORE) -> StoreError:
         return StoreReadOnlyError(f"{what} {where} cannot be written: {error.strerror}")
     if error.errno in _FULL_ERRNOS:
         return _no_room(where, what)
-    if error.errno in _DESCRIPTOR_ERRNOS:
-        return _no_descriptors(where, what)
+    if lacks_descriptors(error):
+        return _no_descriptors(f"open {what} {where}")
     if error.errno == errno.ELOOP:
         return StoreFailedError(
             f"in {what} {where} a symbolic link stands for {error.filename}: remove it"
@@ -272,10 +276,10 @@ def _failed(where: str, what: str, why: str) -> StoreFailedError:
     return StoreFailedError(f"{what} {where} {advice}: {why}")
 
 
-def _no_descriptors(where: str, what: str) -> NoDescriptorsError:
+def _no_descriptors(what: str) -> NoDescriptorsError:
     return NoDescriptorsError(
-        f"no file descriptor is left to open {what} {where}: close files or connections, or"
-        " raise the limit of open files (`ulimit -n`), and try again"
+        f"no file descriptor is left to {what}: close files or connections, or raise the limit of"
+        " open files (`ulimit -n`), and try again"
     )
 
 

@@ -16,7 +16,14 @@ import msgspec
 
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event
-from rumormill.log.errors import EventRefusedError, ImportRefusedError, import_extra, translated
+from rumormill.log.errors import (
+    EventRefusedError,
+    ImportRefusedError,
+    from_os,
+    import_extra,
+    lacks_descriptors,
+    translated,
+)
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import check_event, check_topic
 from rumormill.log.reader import hash_at
@@ -117,6 +124,8 @@ def import_parquet(log: EventLog, path: Path | str, check: Check | None = None) 
     except FileNotFoundError:
         raise ImportRefusedError(f"there is no file {path}") from None
     except (arrow.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and lacks_descriptors(error):
+            raise from_os(error, str(path)) from error
         raise ImportRefusedError(f"{path} cannot be read as Parquet: {error}") from error
 
 

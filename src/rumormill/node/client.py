@@ -50,7 +50,7 @@ from rumormill.node.client_subscription import ClientSubscription
 from rumormill.node.config import CHECKED_BELOW, chosen_protocol, parsed_ticket
 from rumormill.node.groups import check_consumer
 from rumormill.node.payloads import as_bytes, payloads
-from rumormill.node.requesting import Requesting, reply_topic
+from rumormill.node.requesting import Replied, Requesting, reply_topic
 from rumormill.node.subscribing import SubscribeOptions
 from rumormill.node.subscription import Overflow
 from rumormill.node.topics import (
@@ -113,7 +113,7 @@ class Client(Requesting):
         self.protocol = welcome.protocol
         """How it spreads messages."""
         self._spec = chosen_protocol(welcome.protocol, None)
-        self._requests, self._replied = 0, dict[TopicName, None]()
+        self._requests, self._replied = 0, Replied()
         self._idle = [first]
         self._subscriptions: dict[ClientSubscription, None] = {}
         self._closed = False

@@ -479,7 +479,8 @@ class Driver:
             channel.connection.transient = False
             return
         refusal = channel.refused if channel is not None else ""
-        refusal = refusal or self._swarm.dial_record(peer, effect.record)
+        informant = getattr(self._input, "peer", b"")
+        refusal = refusal or self._swarm.dial_record(peer, effect.record, informant)
         self._connecting[peer] = None
         if refusal:
             self._loop.call_soon(self._on_unreached, peer, refusal)

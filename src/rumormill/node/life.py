@@ -54,6 +54,7 @@ from rumormill.node.journal import Journal
 from rumormill.node.metrics import Counts
 from rumormill.node.patterns import Patterns
 from rumormill.node.peer_clocks import CLOCK, TellTime
+from rumormill.node.requesting import Replied
 from rumormill.node.retaining import keep_retaining
 from rumormill.node.subscription import Subscription
 from rumormill.node.synced import followed_note, followed_topics
@@ -152,7 +153,7 @@ class NodeLife:
         self.access = TopicAccess(topic_keys, policies)  # which may change while the node runs
         self._validators = Validators(self._callbacks, self.access)
         self._change, self._doors, self._ends = Change(), dict[Doors, None](), AsyncExitStack()
-        self._requests, self._replied, self._changing = 0, dict[TopicName, None](), asyncio.Lock()
+        self._requests, self._replied, self._changing = 0, Replied(), asyncio.Lock()
 
     # Life.
 

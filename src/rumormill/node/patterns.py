@@ -19,6 +19,9 @@ from rumormill.node.subscription import Subscription
 
 _LOOK_SECONDS: Final = 0.25
 """Our choice: soon enough for people; where 10,000 topics are known, some milliseconds of work."""
+_AT_ONCE: Final = 16
+"""Topics that are entered before others have their turn of the loop; our choice: a few
+milliseconds, and a peer may announce a thousand at once."""
 
 
 class _Wish(msgspec.Struct, frozen=True):
@@ -50,7 +53,7 @@ class Patterns:
     def __iter__(self) -> Iterator[Subscription]:
         return iter([*self._wishes])
 
-    def add(
+    async def add(
         self,
         subscription: Subscription,
         since_offset: int | None,
@@ -58,12 +61,13 @@ class Patterns:
     ) -> None:
         """Enter the topics of a pattern, now and when others become known."""
         wish = _Wish(Pattern(subscription.topic), enter)
-        self._look()
-        for topic in self._last:
-            self._offer(subscription, wish, topic, since_offset)
+        new, others = self._look(), [*self._wishes.items()]
+        known = [*self._last]
         self._wishes[subscription] = wish
         if self._watching is None:
             self._watching = asyncio.ensure_future(self._watch())
+        await self._enter([(subscription, wish)], known, since_offset)
+        await self._enter(others, new, 0)
 
     def remove(self, subscription: Subscription) -> None:
         """Enter nothing more for a subscription."""
@@ -75,20 +79,30 @@ class Patterns:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
-            self._look()
+            new = self._look()
+            # Whatever our own log has of it came after the subscription, and is given.
+            await self._enter([*self._wishes.items()], new, 0)
 
-    def _look(self) -> None:
-        """Enter what has become known, for those who were there before."""
+    def _look(self) -> list[Topic]:
+        """What has become known."""
         known, before = dict.fromkeys(self._known()), self._last
         self._last = known
-        new = [topic for topic in known if topic not in before]
         failure = self._failure()
-        for subscription, wish in [*self._wishes.items()]:
-            if failure is not None:
+        if failure is not None:
+            for subscription in self._wishes:
                 subscription.fail(failure)
-            for topic in new:
-                # Whatever our own log has of it came after the subscription, and is given.
-                self._offer(subscription, wish, topic, 0)
+        return [topic for topic in known if topic not in before]
+
+    async def _enter(
+        self, wishes: list[tuple[Subscription, _Wish]], topics: list[Topic], start: int | None
+    ) -> None:
+        """Enter topics for those whose pattern they match and who are still there."""
+        for number, topic in enumerate(topics, 1):
+            for subscription, wish in wishes:
+                if subscription in self._wishes:
+                    self._offer(subscription, wish, topic, start)
+            if not number % _AT_ONCE:
+                await asyncio.sleep(0)
 
     def _offer(
         self, subscription: Subscription, wish: _Wish, topic: Topic, start: int | None

@@ -17,9 +17,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
 from typing import Any, Final, Literal, Protocol
 
 from rumormill.core.api import Receipt
+from rumormill.core.bounded import remember
 from rumormill.core.errors import LimitError, LocalError, OutOfTimeError
 from rumormill.core.event import CORRELATION_ID, REPLY_TO, Event
 from rumormill.core.ids import Topic as TopicName
+from rumormill.core.rate_limit import RateLimit
 from rumormill.protocols.registry import ProtocolSpec
 
 _MOST_REQUESTS: Final = 256
@@ -28,8 +30,38 @@ _MOST_WAITING: Final = 64
 """Replies that may wait for one who asked; others are read from the log."""
 _MOST_TOPICS: Final = 256
 """Topics of replies that this node stays in."""
+_ELSEWHERE: Final = 1024
+_ELSEWHERE_EACH: Final = 60.0
+"""Topics besides those that requests may have us reply in: so many at once, and one more in so
+many seconds. Our choice: a log holds 100,000 topics for ever, and whoever asks makes up the name;
+at this pace that takes two months."""
 _MEETING: Final = 5.0
 """Seconds for which the first reply in a topic waits for whoever listens there."""
+
+
+class Replied:
+    """The topics in which a node, or client, has replied."""
+
+    def __init__(self) -> None:
+        self._stays: dict[TopicName, None] = {}
+        self._elsewhere: dict[TopicName, None] = {}
+        self._limit = RateLimit(1 / _ELSEWHERE_EACH, _ELSEWHERE)
+
+    def stay(self, topic: TopicName) -> bool:
+        """Note that the node stays in a topic; false if it did."""
+        if topic in self._stays:
+            return False
+        remember(self._stays, topic, None, _MOST_TOPICS)
+        return True
+
+    def go(self, topic: TopicName, now: float) -> None:
+        """Note that it replies in a topic that somebody chose; `LimitError` if that is too many."""
+        if topic not in self._elsewhere and not self._limit.take(now):
+            raise LimitError(
+                f"requests have named {_ELSEWHERE} other topics to reply in, and more each minute:"
+                f" {topic!r} is one too many"
+            )
+        remember(self._elsewhere, topic, None, _ELSEWHERE)
 
 
 class AskedSubscription(Protocol):
@@ -45,7 +77,7 @@ class Asks(Protocol):
     """What requests need of a node, here or elsewhere."""
 
     _requests: int
-    _replied: dict[TopicName, None]
+    _replied: Replied
 
     def _reply_topic(self, topic: TopicName) -> TopicName: ...
 
@@ -191,7 +223,9 @@ class Requesting:
         """Answer an event that asks for it (`Event.reply_to`); return when that is safe in the log.
 
         The node stays in the topic of replies, if that is its request's own, and the first time
-        waits some seconds until who listens there is known to it.
+        waits some seconds until who listens there is known to it. `LocalError` if the event asks
+        for none, or names what is no topic, or if events have named too many: whoever may publish
+        may ask.
         """
         if not request.reply_to:
             raise LocalError(
@@ -199,10 +233,9 @@ class Requesting:
             )
         where = request.reply_to
         number = request.headers.get(CORRELATION_ID, "")
-        if where not in self._replied and where == self._reply_topic(request.topic):
-            if len(self._replied) >= _MOST_TOPICS:
-                del self._replied[next(iter(self._replied))]
-            self._replied[where] = None
+        if where != self._reply_topic(request.topic):
+            self._replied.go(where, asyncio.get_running_loop().time())
+        elif self._replied.stay(where):
             listening = await self.subscribe(where, where=None, history="none", buffer=1)
             listening.close()
             if not self._is_own(request):

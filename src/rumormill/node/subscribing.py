@@ -153,10 +153,12 @@ class NodeSubscriptions(NodeLife):
         enter = functools.partial(self._enter, subscription, wanted)
         if is_pattern(topic):
             topics.check_pattern(topic, self._spec, since_offset)
-            self._patterns.add(subscription, since_offset, functools.partial(enter, follow))
         else:
             enter(follow, topic, since_offset)
         try:
+            if is_pattern(topic):
+                follows = functools.partial(enter, follow)
+                await self._patterns.add(subscription, since_offset, follows)
             for each in subscription.topics:
                 await synced.remembered(self._driver, each)
         except BaseException:

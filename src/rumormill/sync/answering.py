@@ -20,6 +20,7 @@ from rumormill.sync.messages import (
     Confirm,
     Confirmed,
     Fetch,
+    Offer,
     Probe,
     SyncMessage,
 )
@@ -54,6 +55,8 @@ def cost_of(body: Body) -> int:
         return 1 + len(body.topics)
     if isinstance(body, Compare):
         return 1 + len(body.spans)
+    if isinstance(body, Offer):
+        return 1 + len(body.tags)
     return 1 + _FETCH_COST if isinstance(body, Fetch) else 2
 
 
@@ -90,17 +93,29 @@ class Answering:
         else:
             effects += (trace.Refuse(asked.peer, NO_QUESTION), Decline(asked.number))
             return False
-        limit = self._limits.get(asked.peer) or new_budget()
-        remember(self._limits, asked.peer, limit, _MAX_ASKERS)
-        cost = cost_of(body)
-        if len(self._open) >= _MAX_OPEN or limit.wait(now, 1):
-            refused = trace.Refuse(asked.peer, TOO_OFTEN, count=1 + cost // _COUNTED_ONCE)
-            effects += (refused, Decline(asked.number))
+        if len(self._open) >= _MAX_OPEN:
+            self._decline(asked, cost_of(body), effects)
             return False
-        limit.owe(cost)
+        if not self.affords(asked, body, now, effects):
+            return False
         self._open[number] = (asked.number, body if isinstance(body, Confirm) else None)
         effects.append(Load(number, topic, query))
         return True
+
+    def affords(self, asked: Asked, body: Body, now: float, effects: Effects) -> bool:
+        """Whether a peer has not asked too much of us lately; if it has, that is refused."""
+        limit = self._limits.get(asked.peer) or new_budget()
+        remember(self._limits, asked.peer, limit, _MAX_ASKERS)
+        cost = cost_of(body)
+        if limit.wait(now, 1):
+            self._decline(asked, cost, effects)
+            return False
+        limit.owe(cost)
+        return True
+
+    def _decline(self, asked: Asked, cost: int, effects: Effects) -> None:
+        refused = trace.Refuse(asked.peer, TOO_OFTEN, count=1 + cost // _COUNTED_ONCE)
+        effects += (refused, Decline(asked.number))
 
     def on_loaded(self, loaded: Loaded, effects: Effects) -> bool:
         """Answer with what the log says; false if nobody waits for it."""

@@ -25,7 +25,7 @@ from rumormill.core.inputs import Asked, Input, Loaded
 from rumormill.core.machine import Machine, View
 from rumormill.core.randomness import Randomness
 from rumormill.protocols.recovery import Unkept
-from rumormill.sync.answering import Answering
+from rumormill.sync.answering import Answering, cost_of
 from rumormill.sync.checking import Check, Checked, judged
 from rumormill.sync.config import SyncConfig
 from rumormill.sync.copies import Copies, CountCopies, Recount
@@ -160,8 +160,9 @@ class SyncedPeer:
                 return self._check is not None  # who repairs histories itself hears of it
             case inputs.NotStored():
                 self._on_not_stored(event, now, effects)
-            case Asked(message=SyncMessage(body=Offer(tags=tags))):
-                self._on_offer(event.peer, tags, now, effects)
+            case Asked(message=SyncMessage(body=Offer() as offer)):
+                if self._answering.affords(event, offer, now, effects):
+                    self._on_offer(event.peer, offer.tags, now, effects)
             case Asked(message=SyncMessage()):
                 asker, topics = self._partners.get(event.peer), self._following.tags
                 limited = asker is not None and asker.limited
@@ -484,7 +485,8 @@ class SyncedPeer:
             others = [peer for peer in self._partners if peer not in self._sessions]
             others = [peer for peer in others if peer != session.peer]
             told += self._randomness.sample(others, min(len(others), _OFFERED_TO))
-        tags = tuple([topic_tag(topic) for topic in session.unequal])
-        for peer in told if tags else ():
-            message = SyncMessage(Offer(tags))
+        offer = Offer(tuple([topic_tag(topic) for topic in session.unequal]))
+        for peer in told if offer.tags else ():
+            self._partners[peer].budget.owe(cost_of(offer))
+            message = SyncMessage(offer)
             effects.append(Ask(peer, self._number(), message, self._config.timeout, one_way=True))

@@ -21,6 +21,7 @@ from rumormill.core.inputs import (
     Subscribe,
     Unsubscribe,
 )
+from rumormill.overlay.kademlia.kademlia import Kademlia
 from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.commands import History, ReadHistory
 from rumormill.protocols.pulsarcast.context import MOST_PER_PEER
@@ -28,7 +29,7 @@ from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format import codec, dates, rpc
 from rumormill.protocols.pulsarcast.format.additions import Events, Fetch, Have, JoinReply, Terms
 from rumormill.protocols.pulsarcast.format.codec import stored
-from rumormill.protocols.pulsarcast.format.descriptors import TopicDescriptor
+from rumormill.protocols.pulsarcast.format.descriptors import PROTOCOL, TopicDescriptor
 from rumormill.protocols.pulsarcast.format.rpc import addition, join
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent
 from rumormill.protocols.pulsarcast.tree.known_topics import note_of
@@ -159,6 +160,57 @@ def test_whoever_is_not_taken_in_costs_no_reading(relay: Counted) -> None:
     knock(relay, peer)
     assert replies(relay.commit()) == [reasons.NOT_FARTHER]
     assert of_events(relay) == []
+
+
+class Nowhere:
+    """A machine in whose DHT nobody has anything."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.searched = 0
+        self.lone = Lone(5, NOW)
+        self.fetcher = self.lone.machine._fetcher
+        monkeypatch.setattr(Kademlia, "get_value", self._get_value)
+
+    def _get_value(self, key: bytes, now: float, effects: Effects) -> None:
+        self.searched += 1
+        (search,) = self.fetcher._searches.values()
+        self.fetcher._finish(search, None, b"", now, effects)
+
+    def knock(self, peer: bytes, first: int, count: int) -> None:
+        """Let a peer want to join so many topics that do not exist."""
+        for number in range(first, first + count):
+            cid = cids.of(b"no topic %d" % number)
+            told = replies(self.lone.receive(peer, join(cid, Terms(cid), NOW)))
+            assert told == [reasons.NO_SUCH_TOPIC]
+
+
+def test_the_dht_is_searched_so_often_for_one_peer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who joins has the topic and is asked for it; who makes names up has us ask others in vain."""
+    there, mallory, other = Nowhere(monkeypatch), peer_id(7), peer_id(8)
+    there.lone.meet(mallory, other, protocol=PROTOCOL)
+    there.knock(mallory, 0, 400)
+    assert there.searched == 256
+    there.knock(other, 400, 1)
+    assert there.searched == 257, "others are served"
+    there.lone.now += 10.0
+    there.knock(mallory, 500, 100)
+    assert there.searched == 277
+
+
+def test_who_wants_a_topic_itself_searches_everywhere_whoever_else_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A search that leaves the DHT out is widened."""
+    there, mallory = Nowhere(monkeypatch), peer_id(7)
+    there.lone.meet(mallory, protocol=PROTOCOL)
+    there.knock(mallory, 0, 300)
+    there.lone.feed(PeerDisconnected(mallory))
+    there.lone.meet(mallory)  # it speaks our dialect now, and is asked itself
+    cid = cids.of(b"wanted")
+    there.lone.receive(mallory, join(cid, Terms(cid), NOW))
+    assert not there.fetcher._searches[cid].everywhere
+    there.lone.feed(Subscribe(cids.text(cid)))
+    assert there.fetcher._searches[cid].everywhere
 
 
 def test_a_full_peer_reads_nothing() -> None:

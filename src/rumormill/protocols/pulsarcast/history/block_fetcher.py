@@ -104,6 +104,12 @@ class BlockFetcher:
         self._go_on(search, now, effects)
         return True
 
+    def widen(self, cid: bytes) -> None:
+        """Leave out the DHT no longer, where a block is looked for."""
+        search = self._searches.get(cid)
+        if search is not None:
+            search.everywhere = True
+
     def offer(
         self, cid: bytes, block: bytes, now: float, effects: Effects, *, proof: bytes = b""
     ) -> None:

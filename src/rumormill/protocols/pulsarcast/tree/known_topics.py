@@ -22,6 +22,7 @@ from rumormill.core.errors import DecodeError
 from rumormill.core.event import Note
 from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Loaded
+from rumormill.core.rate_limit import RateLimit
 from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.commands import TopicView
 from rumormill.protocols.pulsarcast.context import GRAVE, BlockFound, Context, LookTimer, TopicFound
@@ -39,6 +40,13 @@ _MORE_LOOKS: Final = 3
 _FIRST_PAUSE: Final = 0.5
 """How often, and after how many seconds at first, a topic is looked for again while somebody waits
 who asked about it; each pause is twice the one before. Our choice: within a command's patience."""
+
+_WALKS: Final = 2.0
+_WALKS_AT_ONCE: Final = 256.0
+_MOST_WALKERS: Final = 1024
+"""For how many unknown topics that one peer wants to join the DHT is asked, a second and at once,
+if it does not show us the topic itself. Our choice: whoever joins has the descriptor and is asked
+first, a JOIN is 90 bytes, and a search of the DHT a dozen questions to others."""
 
 NOTES: Final = "pulsarcast/topic/"
 """What the keys of notes about topics begin with; the CID follows."""
@@ -150,6 +158,8 @@ class KnownTopics:
     _wished: dict[bytes, float] = field(default_factory=dict)
     """Since when topics concern us that are being looked for."""
     _versions: dict[bytes, dict[bytes, None]] = field(default_factory=dict)
+    _walks: dict[PeerId, RateLimit] = field(default_factory=dict)
+    """What the DHT may still be asked for those who want to join."""
 
     def __post_init__(self) -> None:
         self._context.operations.steps |= {
@@ -288,6 +298,8 @@ class KnownTopics:
         operations = self._context.operations
         reading = NoteReading(cid, tuple(sources), wished)
         begun = operations.awaits(TopicFound, cid) or self._read_note(reading, cid, effects)
+        if not sources:
+            self._fetcher.widen(cid)  # whoever wants to join may have asked for less
         return begun and operations.wait(TopicFound, cid, operation)
 
     def _read_note(self, operation: msgspec.Struct, cid: bytes, effects: Effects) -> bool:
@@ -319,11 +331,20 @@ class KnownTopics:
                 self.offer(known, now, effects)
             elif known is None and reading.wished is not None:
                 self._wish(cid, reading.wished, loaded, effects)
-        if known is None and self._fetcher.seek(
-            cid, cid, reading.sources, TopicSearch(), now, effects
-        ):
-            return
+        if known is None:
+            everywhere = all(self._may_walk(peer, now) for peer in reading.sources)
+            search = TopicSearch()
+            if self._fetcher.seek(
+                cid, cid, reading.sources, search, now, effects, everywhere=everywhere
+            ):
+                return
         self._context.operations.tell(TopicFound(cid, known), now, effects)
+
+    def _may_walk(self, peer: PeerId, now: float) -> bool:
+        """Whether the DHT is asked for a topic that a peer wants to join and does not show us."""
+        limit = self._walks.get(peer) or RateLimit(_WALKS, _WALKS_AT_ONCE)
+        remember(self._walks, peer, limit, _MOST_WALKERS)
+        return limit.take(now)
 
     def _on_block_found(
         self, _: TopicSearch, news: BlockFound, now: float, effects: Effects
