@@ -260,7 +260,7 @@ class Subscription:
     def tell(self, event: Event) -> None:
         """Take an event of another topic that says something about this one, if there is room: it
         can be read in the other topic as well."""
-        if self._closed or (self._buffer and self._is_full(len(event.data))):
+        if self._buffer and self._is_full(len(event.data)):
             self.dropped += 1
             self._on_lost(event, BUFFER_FULL)
             return
