@@ -49,6 +49,8 @@ class Source(msgspec.Struct):
     lag: float = 0.0
     deviation: float = 0.0
     """How long the parent's message comes behind the first announcement of it, or before."""
+    missed: int = 0
+    """How many messages were asked for since the parent was the first to bring one."""
     elected: float = 0.0
     """When the parent was made one for its announcements."""
     rival: PeerId = b""

@@ -142,6 +142,7 @@ class Trunk:
         self.outsiders.forget_peer(peer)
         self._unsaid.pop(peer, None)
         self.probes.forget_peer(peer)
+        self.wanting.forget_peer(peer)
         letters = Letters()
         for known in self.sources.by_topic.values():
             for source in known.values():
@@ -312,9 +313,8 @@ class Trunk:
             self._on_wishes(peer, part)
         if heeds and part.echo == CALL:
             tell(peer, TrunkPart(echo=ANSWER), effects)
-        elif part.echo == ANSWER and speaker.called:
-            speaker.took(now - speaker.called)
-            speaker.called = 0.0
+        elif part.echo == ANSWER:
+            self.wanting.answered(peer, now)
         if part.probes:
             self._on_probes(peer, part.probes, now, effects)
         return tuple(self._wanted(peer, part.want, effects)) if part.want else ()

@@ -45,6 +45,8 @@ class Parents:
         """Decide who is to send us a source's messages, now that `peer` was the first."""
         links = self._links.get(source.topic, ())
         lead = 0.0 if missing is None else now - missing.since
+        if peer == source.parent:
+            source.missed = 0
         if peer != source.parent:
             if source.parent and now - source.born < YOUNG:
                 return  # the parent may have been among those who were only to announce it
