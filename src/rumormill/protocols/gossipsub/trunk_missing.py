@@ -2,8 +2,9 @@
 
 A message that is announced is on its way by the tree as well, most of the time. So it is asked for
 only when the parent is later than it usually is, then of one announcer after the other, the nearest
-first: the next when the answer is late, or when it could answer sooner. Whoever is asked may send
-the next message too: the parent is late, or gone, or behind somebody who is.
+first: the next when the answer is late, or when it could answer sooner. One message may have been
+lost on its way, so the tree stays as it is if the parent answers a call. If it does not, or did
+not bring the message before either, whoever is asked may send the next one too.
 
 Who was asked and did not bring the message in time has not kept its word. Links lose things, so it
 is charged (P7) and shunned only when that happens several times in a row. Who has brought something
@@ -188,17 +189,18 @@ class Wanting:
         self.kept(peer, key, now)
         return self._missing.pop(key, None)
 
-    def kept(self, peer: PeerId, key: bytes, now: float) -> None:
-        """A peer brought a message, be it a copy: if it was asked to, it has kept its word."""
+    def kept(self, peer: PeerId, key: bytes, now: float) -> bool:
+        """A peer brought a message, be it a copy. If it was asked to, it kept its word: say so."""
         speaker = self._speakers.get(peer)
         if speaker is None:
-            return
+            return False
         speaker.proven = True
         self._doubted.pop(peer, None)
         asked_at = speaker.owed.pop(key, None) if speaker.owed else None
         if asked_at is not None:
             speaker.took(now - asked_at)
             speaker.unkept = 0
+        return asked_at is not None
 
     def answered(self, peer: PeerId, now: float) -> None:
         """A peer has answered a call."""
