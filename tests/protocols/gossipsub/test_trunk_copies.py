@@ -85,7 +85,7 @@ def test_a_publisher_probes_when_it_has_made_a_habit_of_it(count: int) -> None:
 def test_one_lost_message_changes_the_tree_only_if_the_parent_does_not_answer(
     answers: bool,
 ) -> None:
-    """It is asked for at once, and the parent is called meanwhile."""
+    """It is asked for after a wait, and the parent is called meanwhile."""
     rig = Rig(latency=LATENCY)
     peer, (parent, other, _) = settled(rig, 3)
     lost = foreign(2)
@@ -99,6 +99,19 @@ def test_one_lost_message_changes_the_tree_only_if_the_parent_does_not_answer(
     rig.run(1)
     assert rig.data(peer)[-1] == lost.data
     assert (TrunkPart(unchoke=(TAG,)) in parts(rig, other)) == (not answers)
+
+
+def test_a_parent_that_announces_what_it_should_send_is_replaced_at_once() -> None:
+    """It does not mean to send it, be it that our word was lost or that it lies."""
+    rig = Rig(latency=LATENCY)
+    peer, (parent, other, _) = settled(rig, 3)
+    lost = foreign(2)
+    for puppet in (parent, other):
+        said(rig, puppet, TrunkPart(have=(name_of(lost),)), peer)
+    rig.run(2 * LATENCY + SHORTEST_WAIT + 0.001)
+    asked = [part for puppet in (parent, other) for part in parts(rig, puppet) if part.want]
+    assert asked == [TrunkPart(want=(key_of(name_of(lost)),), unchoke=(TAG,))]
+    assert not [part for part in parts(rig, parent) if part.echo == CALL][1:]
 
 
 def test_a_parent_that_answers_and_does_not_send_is_replaced_the_second_time() -> None:

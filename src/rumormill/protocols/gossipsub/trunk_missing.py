@@ -274,6 +274,7 @@ class Wanting:
         """Decide whether whoever is asked shall send the next one too.
 
         Once may be a link that has lost something, if the parent is there: then nothing changes.
+        But a parent that announces a message does not mean to send it.
         Of a young source nobody is late yet: whom it is sent to is not known.
         """
         tag = missing.tag
@@ -286,7 +287,7 @@ class Wanting:
         if missing.asked == 1:
             source.missed += 1
         speaker = self._speakers.get(source.parent)
-        if source.missed > 1 or speaker is None:
+        if source.missed > 1 or speaker is None or source.parent in missing.announcers:
             self._open(tag, peer, letters)
             return
         doubt = self._doubted.get(source.parent)
