@@ -1,7 +1,8 @@
 """Who is to send us a source's messages: one parent, chosen by who was first (trunk).
 
 The rule: whoever brings a message before the parent takes its place, whoever announces messages
-well before it brings them may try, and whoever else sends copies is asked not to.
+well before it brings them may try, and whoever else sends copies is asked not to, but for who sends
+beside the parent for a while because a lost message took too long.
 """
 
 from collections.abc import Container, Mapping
@@ -24,10 +25,9 @@ MARGIN: Final = 0.01
 """Seconds that an announcement must be ahead of the parent to count: our choice, some jitter."""
 WINS: Final = 2
 """Messages in a row that a rival must win to become the parent."""
-
 LONG: Final = 0.15
-"""Seconds after its announcement from which on a message that was lost has come too late: our
-choice, as what is asked for at once and comes from as far."""
+"""Seconds after its announcement from which on a lost message came too late: our choice, a round
+trip that is longer than most."""
 DOUBLED: Final = 32
 """Messages that two send us after that: our choice, a link that loses one in fifty is mostly
 covered, and one that lost one for once costs little."""
