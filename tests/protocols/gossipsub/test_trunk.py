@@ -227,7 +227,7 @@ def test_a_cycle_of_parents_is_opened_by_announcements() -> None:
                 known = source_at(rig, peer, peers[0])
                 known.eager.pop(rig.id(here), None)
         source_at(rig, there, peers[0]).eager[rig.id(here)] = None
-    for data in (b"closed", b"open"):
+    for data in (b"closed", b"as before", b"open"):
         rig.publish(peers[0], data)
         rig.run(0.5)
         assert rig.data(one)[-1] == rig.data(other)[-1] == data

@@ -209,8 +209,9 @@ class GossipSubConfig(PubSubConfig, frozen=True, kw_only=True):
     """Whether a tree grows for each source inside the mesh, among peers that have it on. Our own
     extension (docs/trunk.md)."""
 
-    trunk_memory: float = 60.0
-    """Seconds of silence after which a source's tree is forgotten. Our choice."""
+    trunk_memory: float = 600.0
+    """Seconds of silence after which a source's tree is forgotten; probes, if any, go twice in
+    that time. Our choice: an old tree is better than none, and is mended as peers go."""
 
     probes: ProbePolicy = ProbePolicy.PUBLISHERS
     """Who keeps or grows trees by messages without content: `off`, `publishers` (of the last ten

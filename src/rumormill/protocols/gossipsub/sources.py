@@ -5,7 +5,7 @@ has none costs copies and nothing else: its messages go to the whole mesh. So do
 source whose tag another source has already.
 """
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -27,7 +27,11 @@ FEW_FIRST: Final = 2
 """To how many the first message of a source goes where other sources show to whom: our choice; with
 one the slowest are much later, three bring little (docs/trunk.md)."""
 _WITNESSES: Final = 32
-"""Other sources that are heeded for that, the last heard: our choice."""
+"""Other sources of the topic that are heeded for that, the last heard: our choice."""
+_KIN: Final = 16
+"""How many of them a source of the same author in another topic is worth: our choice, half."""
+_LIKELY: Final = 0.5
+"""Who wants that part of it, or more, is likely to want what the author says here: our choice."""
 
 
 class Source(msgspec.Struct):
@@ -49,6 +53,11 @@ class Source(msgspec.Struct):
     lag: float = 0.0
     deviation: float = 0.0
     """How long the parent's message comes behind the first announcement of it, or before."""
+    missed: int = 0
+    """How many messages were asked for since the parent was the first to bring one."""
+    second: PeerId = b""
+    doubled: int = 0
+    """Who sends them too, up to which message."""
     elected: float = 0.0
     """When the parent was made one for its announcements."""
     rival: PeerId = b""
@@ -111,23 +120,42 @@ class Sources:
         return source
 
     def first_eager(
-        self, topic: Topic, links: dict[PeerId, None], sender: PeerId, now: float
+        self,
+        topic: Topic,
+        author: PeerId,
+        links: Mapping[Topic, Mapping[PeerId, None]],
+        sender: PeerId,
+        now: float,
     ) -> dict[PeerId, None]:
         """Whom a new source's messages are sent: those who want most of what others publish.
 
         What comes from the same neighbour as its first message counts four times: it has come the
-        same way, and so goes on the same way. If there is nothing to go by, everybody.
+        same way, and so goes on the same way. What its author says in other topics counts more
+        than all others say, and is enough to send it to nobody but those who are likely to want
+        it. If there is nothing to go by, everybody.
         """
+        near = links.get(topic, {})
+        kin = [known[author] for known in self.by_topic.values() if author in known]
         known = list(self.by_topic.get(topic, {}).values())[-_WITNESSES:]
-        old = [source for source in known if now - source.born >= YOUNG]
+        old = [source for source in (*known, *kin) if now - source.born >= YOUNG]
         if not old:
-            return dict(links)
-        votes = {peer: 0 for peer in links if peer != sender}
+            return dict(near)
+        votes = {peer: 0 for peer in near if peer != sender}
+        asked = dict(votes)
         for source in old:
-            for peer in source.eager:
-                if peer in votes:
-                    votes[peer] += 4 if source.parent == sender else 1
-        return dict.fromkeys(sorted(votes, key=lambda peer: -votes[peer])[:FEW_FIRST])
+            weight = 4 if source.parent == sender else 1
+            if source.author == author:
+                weight *= _KIN
+            linked = links.get(source.topic, {})
+            for peer in votes:
+                if peer in linked:
+                    asked[peer] += weight
+                    votes[peer] += weight * (peer in source.eager)
+        share = {peer: votes[peer] / max(1, asked[peer]) for peer in votes}
+        ranked = sorted(votes, key=lambda peer: -share[peer])
+        if kin:
+            return {peer: None for peer in ranked if share[peer] >= _LIKELY}
+        return dict.fromkeys(ranked[:FEW_FIRST])
 
     def keys_of(self, messages: Iterable[Message]) -> list[bytes] | None:
         """What messages are called in gossip; None if one has no name."""

@@ -6,7 +6,8 @@ source announcements only, please (choke). What is left of the mesh is the tree 
 from that source, and no two sources need share one: a single tree for all would be half as slow
 again. The other links stay: over them each message is announced, in eight bytes and within some
 milliseconds. An announcement that the message does not follow within the time it usually takes is
-answered by asking for the message and for the next one too; whoever announces well before the
+answered by asking for the message, and for the next one too if the parent is not there or this is
+not the first time; whoever announces well before the
 parent delivers becomes the parent; a parent that is lost is replaced by the neighbour that had the
 last message next. A source that is new, or was silent for long, has no tree, and its message goes
 where most of what others publish goes, or to the whole mesh, as in GossipSub: that, or a probe
@@ -90,7 +91,7 @@ class Trunk:
         self.sources = Sources(table.config.trunk_sources)
         self.wanting = Wanting(self.sources, self.speakers, table.trust, links)
         self.parents = Parents(table, self.speakers, links)
-        self.probes = Probes(table.config.probes, table.randomness)
+        self.probes = Probes(table.config.probes, table.config.trunk_memory / 2, table.randomness)
         self._own, self._table, self._links = own, table, links
         self._recent: dict[bytes, _Arrival] = {}
         self._older: dict[bytes, _Arrival] = {}
@@ -142,6 +143,7 @@ class Trunk:
         self.outsiders.forget_peer(peer)
         self._unsaid.pop(peer, None)
         self.probes.forget_peer(peer)
+        self.wanting.forget_peer(peer)
         letters = Letters()
         for known in self.sources.by_topic.values():
             for source in known.values():
@@ -186,7 +188,7 @@ class Trunk:
             return None
         source = self.sources.get(topic, author)
         if source is None:
-            eager = self.sources.first_eager(topic, self._links.get(topic, {}), sender, now)
+            eager = self.sources.first_eager(topic, author, self._links, sender, now)
             return self.sources.add(topic, author, eager, now)
         self.sources.touch(source, now)
         source.messages += 1
@@ -198,15 +200,15 @@ class Trunk:
         if source is None or peer not in self.speakers or message.author == self._own:
             return
         key = key_of(source.name_of(message))
-        self.wanting.kept(peer, key, now)
-        if peer == source.parent:
+        asked = self.wanting.kept(peer, key, now)
+        if peer == source.parent or asked:
             return
-        if peer not in self._links.get(message.topic, ()) and peer != message.author:
-            return  # it was asked for, outside the mesh
         if not source.parent:
             source.parent = peer
             return
         self._second(source, key, peer, now)
+        if peer == source.second and source.messages < source.doubled:
+            return
         told = source.choked.get(peer)
         if told is not None:
             effects[-1] = DuplicateMessage(message.id, peer, message.topic, CHOKE_RACE)
@@ -312,9 +314,8 @@ class Trunk:
             self._on_wishes(peer, part)
         if heeds and part.echo == CALL:
             tell(peer, TrunkPart(echo=ANSWER), effects)
-        elif part.echo == ANSWER and speaker.called:
-            speaker.took(now - speaker.called)
-            speaker.called = 0.0
+        elif part.echo == ANSWER:
+            self.wanting.answered(peer, now)
         if part.probes:
             self._on_probes(peer, part.probes, now, effects)
         return tuple(self._wanted(peer, part.want, effects)) if part.want else ()

@@ -2,8 +2,9 @@
 
 A message that is announced is on its way by the tree as well, most of the time. So it is asked for
 only when the parent is later than it usually is, then of one announcer after the other, the nearest
-first: the next when the answer is late, or when it could answer sooner. Whoever is asked may send
-the next message too: the parent is late, or gone, or behind somebody who is.
+first: the next when the answer is late, or when it could answer sooner. One message may have been
+lost on its way, so the tree stays as it is if the parent answers a call. If it does not, or did
+not bring the message before either, whoever is asked may send the next one too.
 
 Who was asked and did not bring the message in time has not kept its word. Links lose things, so it
 is charged (P7) and shunned only when that happens several times in a row. Who has brought something
@@ -21,7 +22,7 @@ from rumormill.protocols.gossipsub import reasons
 from rumormill.protocols.gossipsub.score import Trust
 from rumormill.protocols.gossipsub.sources import YOUNG, Source, Sources
 from rumormill.protocols.pubsub.messages import Control, Rpc
-from rumormill.protocols.pubsub.trunk_part import TrunkPart
+from rumormill.protocols.pubsub.trunk_part import CALL, TrunkPart
 
 ALARM: Final = "trunk"
 """The timer of what is announced and does not come."""
@@ -95,6 +96,15 @@ class Missing(msgspec.Struct):
     """How many of the announcers were asked, or passed over."""
 
 
+class Doubt(msgspec.Struct):
+    """A parent did not bring what others have. It may be gone, so it is called."""
+
+    due: float
+    """When it should have answered."""
+    instead: dict[bytes, PeerId]
+    """Who was asked, by the tags of its sources: who is to send them, if it does not answer."""
+
+
 def tell(peer: PeerId, part: TrunkPart, effects: Effects) -> None:
     """Send a peer the extension's part alone."""
     effects.append(Send(peer, Rpc(control=Control(trunk=part))))
@@ -118,8 +128,8 @@ class Wanting:
     """The messages that are announced and not here."""
 
     __slots__ = (
-        "_alarm", "_links", "_missing", "_postponed", "_sources", "_speakers", "_trust",
-        "unwatched",
+        "_alarm", "_doubted", "_links", "_missing", "_postponed", "_sources", "_speakers",
+        "_trust", "unwatched",
     )  # fmt: skip
 
     def __init__(
@@ -134,6 +144,7 @@ class Wanting:
         self._sources, self._speakers = sources, speakers
         self._trust, self._links = trust, links
         self._missing: dict[bytes, Missing] = {}  # by their keys
+        self._doubted: dict[PeerId, Doubt] = {}
         self._alarm = _NEVER
         self._postponed = False
         """Whether the last alarm came late, and asked for nothing."""
@@ -178,16 +189,30 @@ class Wanting:
         self.kept(peer, key, now)
         return self._missing.pop(key, None)
 
-    def kept(self, peer: PeerId, key: bytes, now: float) -> None:
-        """A peer brought a message, be it a copy: if it was asked to, it has kept its word."""
+    def kept(self, peer: PeerId, key: bytes, now: float) -> bool:
+        """A peer brought a message, be it a copy. If it was asked to, it kept its word: say so."""
         speaker = self._speakers.get(peer)
         if speaker is None:
-            return
+            return False
         speaker.proven = True
+        self._doubted.pop(peer, None)
         asked_at = speaker.owed.pop(key, None) if speaker.owed else None
         if asked_at is not None:
             speaker.took(now - asked_at)
             speaker.unkept = 0
+        return asked_at is not None
+
+    def answered(self, peer: PeerId, now: float) -> None:
+        """A peer has answered a call."""
+        speaker = self._speakers[peer]
+        if speaker.called:
+            speaker.took(now - speaker.called)
+            speaker.called = 0.0
+            self._doubted.pop(peer, None)
+
+    def forget_peer(self, peer: PeerId) -> None:
+        """A peer is gone."""
+        self._doubted.pop(peer, None)
 
     def _set_alarm(self, due: float, effects: Effects) -> None:
         if due < self._alarm:
@@ -206,9 +231,14 @@ class Wanting:
         for key, missing in self._missing.items():
             if missing.due <= now:
                 self._ask(key, missing, now, letters, effects)
+        for parent in [peer for peer, doubt in self._doubted.items() if doubt.due <= now]:
+            for tag, peer in self._doubted.pop(parent).instead.items():
+                self._open(tag, peer, letters)
         letters.send(effects)
-        if self._missing:
-            self._set_alarm(min(each.due for each in self._missing.values()), effects)
+        due = min((each.due for each in self._missing.values()), default=_NEVER)
+        for doubt in self._doubted.values():
+            due = min(due, doubt.due)
+        self._set_alarm(due, effects)
 
     def _ask(
         self, key: bytes, missing: Missing, now: float, letters: Letters, effects: Effects
@@ -230,7 +260,7 @@ class Wanting:
             missing.answer = now + speaker.round_trip
             letters.wants.setdefault(peer, []).append(key)
             if missing.tag:
-                self._open(missing.tag, peer, now, letters)
+                self._doubt(missing, peer, now, letters, effects)
             return
 
     def _rank(self, peer: PeerId) -> tuple[bool, float]:
@@ -238,17 +268,44 @@ class Wanting:
         speaker = self._speakers.get(peer)
         return (True, 0.0) if speaker is None else (not speaker.proven, speaker.round_trip)
 
-    def _open(self, tag: bytes, peer: PeerId, now: float, letters: Letters) -> None:
-        """Let whoever is asked send the next one too: the parent may be gone, or only late.
+    def _doubt(
+        self, missing: Missing, peer: PeerId, now: float, letters: Letters, effects: Effects
+    ) -> None:
+        """Decide whether whoever is asked shall send the next one too.
 
-        Whose next message comes first is the parent then, and the other is choked. Of a young
-        source nobody is late yet: whom it is sent to is not known.
+        Once may be a link that has lost something, if the parent is there: then nothing changes.
+        But a parent that announces a message does not mean to send it.
+        Of a young source nobody is late yet: whom it is sent to is not known.
+        """
+        tag = missing.tag
+        source = self._sources.by_tag.get(tag)
+        if source is None or not source.parent:
+            self._open(tag, peer, letters)
+            return
+        if now - source.born < YOUNG:
+            return
+        if missing.asked == 1:
+            source.missed += 1
+        speaker = self._speakers.get(source.parent)
+        if source.missed > 1 or speaker is None or source.parent in missing.announcers:
+            self._open(tag, peer, letters)
+            return
+        doubt = self._doubted.get(source.parent)
+        if doubt is None:
+            due = now + speaker.round_trip + _GAIN_OF_ANOTHER
+            doubt = self._doubted[source.parent] = Doubt(due, {})
+            speaker.called = now
+            tell(source.parent, TrunkPart(echo=CALL), effects)
+        doubt.instead[tag] = peer
+
+    def _open(self, tag: bytes, peer: PeerId, letters: Letters) -> None:
+        """Let a peer send the next message: the parent may be gone, or only late.
+
+        Whose comes first is the parent then, and the other is choked.
         """
         source = self._sources.by_tag.get(tag)
         if source is not None:
             if not self._is_path(peer, source):
-                return
-            if source.parent and now - source.born < YOUNG:
                 return
             source.parent = source.parent or peer
             source.choked.pop(peer, None)

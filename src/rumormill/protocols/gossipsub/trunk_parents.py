@@ -1,7 +1,8 @@
 """Who is to send us a source's messages: one parent, chosen by who was first (trunk).
 
 The rule: whoever brings a message before the parent takes its place, whoever announces messages
-well before it brings them may try, and whoever else sends copies is asked not to.
+well before it brings them may try, and whoever else sends copies is asked not to, but for who sends
+beside the parent for a while because a lost message took too long.
 """
 
 from collections.abc import Container, Mapping
@@ -24,6 +25,12 @@ MARGIN: Final = 0.01
 """Seconds that an announcement must be ahead of the parent to count: our choice, some jitter."""
 WINS: Final = 2
 """Messages in a row that a rival must win to become the parent."""
+LONG: Final = 0.15
+"""Seconds after its announcement from which on a lost message came too late: our choice, a round
+trip that is longer than most."""
+DOUBLED: Final = 32
+"""Messages that two send us after that: our choice, a link that loses one in fifty is mostly
+covered, and one that lost one for once costs little."""
 
 
 class Parents:
@@ -46,22 +53,9 @@ class Parents:
         links = self._links.get(source.topic, ())
         lead = 0.0 if missing is None else now - missing.since
         if peer != source.parent:
-            if source.parent and now - source.born < YOUNG:
-                return  # the parent may have been among those who were only to announce it
-            trusted = source.parent and source.shunned.get(source.parent, 0.0) <= now
-            if trusted and missing is not None and missing.asked and lead > MARGIN:
-                return  # it was asked for: whose next message comes first is the parent
-            if peer not in links and peer != source.author and peer not in self._table.direct:
-                return  # it was asked for, outside the mesh
-            if source.parent and now - source.choked.get(peer, -RACE) < RACE:
-                return  # it left before our choke came
-            if source.choked.pop(peer, None) is not None:
-                tell(peer, TrunkPart(unchoke=(source.tag,)), effects)
-            if missing is not None and source.parent in missing.announcers:
-                self._distrust(source, now)
-            source.parent = peer
-            source.rival = b""
+            self._succeed(source, peer, missing, now, effects)
             return
+        source.missed = 0
         first = self._first(source, missing, links, now)
         if missing is not None and (not missing.asked or now < missing.answer):
             source.measure(lead)
@@ -79,6 +73,38 @@ class Parents:
             source.parent, source.rival, source.elected = first, b"", now
             source.choked.pop(first, None)
             tell(first, TrunkPart(unchoke=(source.tag,)), effects)
+
+    def _double(self, source: Source, peer: PeerId, effects: Effects) -> None:
+        """Let who was asked, and is too far away for that, send for a while beside the parent."""
+        source.second, source.doubled = peer, source.messages + DOUBLED
+        if source.choked.pop(peer, None) is not None:
+            tell(peer, TrunkPart(unchoke=(source.tag,)), effects)
+
+    def _succeed(
+        self, source: Source, peer: PeerId, missing: Missing | None, now: float, effects: Effects
+    ) -> None:
+        """Make a peer the parent that was the first, unless there is another reason for that."""
+        links = self._links.get(source.topic, ())
+        lead = 0.0 if missing is None else now - missing.since
+        if source.parent and now - source.born < YOUNG:
+            return  # the parent may have been among those who were only to announce it
+        trusted = source.parent and source.shunned.get(source.parent, 0.0) <= now
+        if trusted and missing is not None and missing.asked and lead > MARGIN:
+            if lead > LONG and peer in links:
+                self._double(source, peer, effects)
+            return  # it was asked for, and the tree stays as it is
+        if peer not in links and peer != source.author and peer not in self._table.direct:
+            return  # it was asked for, outside the mesh
+        if source.parent and now - source.choked.get(peer, -RACE) < RACE:
+            return  # it left before our choke came
+        if source.choked.pop(peer, None) is not None:
+            tell(peer, TrunkPart(unchoke=(source.tag,)), effects)
+        if missing is not None and source.parent in missing.announcers:
+            self._distrust(source, now)
+        if peer == source.second:
+            source.second = source.parent
+        source.parent = peer
+        source.rival = b""
 
     def _may_try(self, peer: PeerId, now: float) -> bool:
         """Whether announcements are enough; of who has brought nothing yet, now and then."""

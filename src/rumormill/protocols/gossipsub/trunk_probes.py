@@ -14,8 +14,6 @@ from rumormill.core.ids import PeerId, Topic
 from rumormill.core.randomness import Randomness
 from rumormill.protocols.gossipsub.config import ProbePolicy
 
-INTERVAL: Final = 30.0
-"""Seconds between two probes of a source, half more or less: our choice, half of `trunk_memory`."""
 PUBLISHING: Final = 600.0
 """Seconds after its last message for which a publisher probes: our choice."""
 HABIT: Final = 3
@@ -33,10 +31,15 @@ PROBES_MAX: Final = 1000
 class Probes:
     """When to probe, and which probes were seen."""
 
-    __slots__ = ("_due", "_heard", "_number", "_policy", "_published", "_randomness", "_sources")
+    __slots__ = (
+        "_due", "_heard", "_interval", "_number", "_policy", "_published", "_randomness",
+        "_sources",
+    )  # fmt: skip
 
-    def __init__(self, policy: ProbePolicy, randomness: Randomness) -> None:
+    def __init__(self, policy: ProbePolicy, interval: float, randomness: Randomness) -> None:
         self._policy, self._randomness = policy, randomness
+        self._interval = interval
+        """Seconds between two probes of a source, half more or less."""
         self._due: dict[Topic, float] = {}
         self._published: dict[Topic, tuple[float, int]] = {}
         """When we have last published, and how many messages since we began."""
@@ -65,10 +68,10 @@ class Probes:
             due = before.get(topic)
             if due is None:
                 # A message has just shown the way; who has said nothing yet begins soon.
-                due = self._after(INTERVAL if topic in self._published else DELAY, now)
+                due = self._after(self._interval if topic in self._published else DELAY, now)
             elif due <= now:
                 found.append(topic)
-                due = self._after(INTERVAL, now)
+                due = self._after(self._interval, now)
             self._due[topic] = due
         return found
 
