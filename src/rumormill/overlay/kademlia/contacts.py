@@ -30,7 +30,7 @@ _REMEMBERED_MAX = 1024
 """Peers that did not answer, and contacts that were lost. Our choice."""
 
 
-@lru_cache(maxsize=1 << 15)
+@lru_cache(maxsize=1 << 17)
 def _described(peer: PeerId, addresses: tuple[bytes, ...]) -> KadPeer:
     """A peer as messages name it: one value for all who name it in this process."""
     return KadPeer(peer, addresses)

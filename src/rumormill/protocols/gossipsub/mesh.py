@@ -48,7 +48,6 @@ class Backoff:
         "_count",
         "_limit",
         "_longest",
-        "_per_peer",
         "_per_peer_max",
         "evicted",
         "merged",
@@ -63,7 +62,6 @@ class Backoff:
         self._longest = longest
         self._per_peer_max = per_peer_max
         self._by_topic: dict[Topic, dict[PeerId, float]] = {}
-        self._per_peer: dict[PeerId, int] = {}
         self._blanket: dict[PeerId, float] = {}
         self._count = 0
 
@@ -82,14 +80,19 @@ class Backoff:
         if len(self) >= self._limit:
             self.clear(now)
             peers = self._by_topic.get(topic)
-        if len(self) >= self._limit or self._per_peer.get(peer, 0) >= self._per_peer_max:
+        if len(self) >= self._limit or self._topics_of(peer) >= self._per_peer_max:
             self._back_off_everywhere(peer, expires)
             return
         if peers is None:
             peers = self._by_topic[topic] = {}
         peers[peer] = expires
-        self._per_peer[peer] = self._per_peer.get(peer, 0) + 1
         self._count += 1
+
+    def _topics_of(self, peer: PeerId) -> int:
+        """In how many topics a peer is backed off; of few nobody needs to know."""
+        if len(self._by_topic) < self._per_peer_max:
+            return 0
+        return sum([peer in peers for peers in self._by_topic.values()])
 
     def _back_off_everywhere(self, peer: PeerId, expires: float) -> None:
         self.merged += 1
@@ -116,11 +119,6 @@ class Backoff:
         expires = peers.pop(peer)
         if not peers:
             del self._by_topic[topic]
-        left = self._per_peer[peer] - 1
-        if left:
-            self._per_peer[peer] = left
-        else:
-            del self._per_peer[peer]
         self._count -= 1
         return expires
 
