@@ -85,3 +85,19 @@ def test_where_all_are_useful_those_go_that_came_by_themselves() -> None:
     assert sorted(made.surplus(lambda: view, (), 100.0)) == [
         name(number) for number in range(100, 104)
     ]
+
+
+def test_the_protocol_is_asked_what_it_uses_only_if_somebody_may_go() -> None:
+    """It tells of all its links and scores then, and each look would ask."""
+    asked: list[None] = []
+
+    def view() -> View:
+        asked.append(None)
+        return View()
+
+    made = links(CONFIG.most, outbound=True, sought=True)
+    assert made.surplus(view, (), 100.0) == []
+    assert not asked
+    made.all[b"one more"] = Link(False, False, "", 0.0, member=True)
+    assert made.surplus(view, (), 100.0) == [b"one more"]
+    assert len(asked) == 1
