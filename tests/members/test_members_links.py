@@ -36,7 +36,7 @@ def test_peers_of_other_kinds_do_not_count() -> None:
     for number in range(100, 200):
         made.all[name(number)] = Link(False, False, GROUP, 0.0, member=False)
     assert made.missing() == CONFIG.wanted - 2
-    assert made.surplus(View(), (), 100.0) == []
+    assert made.surplus(View, (), 100.0) == []
 
 
 def test_a_group_of_addresses_has_room_for_its_share() -> None:
@@ -53,7 +53,7 @@ def test_what_was_opened_for_a_question_goes_when_there_are_enough_without_it() 
     made = links(CONFIG.wanted, outbound=True, sought=True)
     made.all[b"asked"] = Link(True, False, "", 0.0, member=True)
     made.all[b"came"] = Link(False, False, "", 0.0, member=True)
-    assert made.surplus(View(), (), 100.0) == [b"asked"]
+    assert made.surplus(View, (), 100.0) == [b"asked"]
 
 
 def test_beyond_the_most_the_useless_go_and_the_young_stay() -> None:
@@ -62,7 +62,7 @@ def test_beyond_the_most_the_useless_go_and_the_young_stay() -> None:
         made.all[name(number)].since = 99.0
     used = tuple(name(number) for number in range(4, CONFIG.most))
     view = View(links={"mesh": {"news": used}})
-    going = made.surplus(view, (), 100.0)
+    going = made.surplus(lambda: view, (), 100.0)
     assert len(going) == 4
     assert not {*going} & {*used}
     assert not {*going} & {name(number) for number in range(4)}
@@ -73,8 +73,8 @@ def test_the_few_subscribers_of_a_topic_of_ours_are_kept() -> None:
     rare = tuple(name(number) for number in range(CONFIG.topic_wanted))
     common = tuple(made.all)
     view = View(peers={"rare": rare, "common": common})
-    assert not {*made.surplus(view, ("rare", "common"), 100.0)} & {*rare}
-    assert {*made.surplus(view, ("common",), 100.0)} <= {*common}
+    assert not {*made.surplus(lambda: view, ("rare", "common"), 100.0)} & {*rare}
+    assert {*made.surplus(lambda: view, ("common",), 100.0)} <= {*common}
 
 
 def test_where_all_are_useful_those_go_that_came_by_themselves() -> None:
@@ -82,4 +82,22 @@ def test_where_all_are_useful_those_go_that_came_by_themselves() -> None:
     for number in range(100, 104):
         made.all[name(number)] = Link(False, False, "", 0.0, member=True)
     view = View(links={"mesh": {"news": tuple(made.all)}})
-    assert sorted(made.surplus(view, (), 100.0)) == [name(number) for number in range(100, 104)]
+    assert sorted(made.surplus(lambda: view, (), 100.0)) == [
+        name(number) for number in range(100, 104)
+    ]
+
+
+def test_the_protocol_is_asked_what_it_uses_only_if_somebody_may_go() -> None:
+    """It tells of all its links and scores then, and each look would ask."""
+    asked: list[None] = []
+
+    def view() -> View:
+        asked.append(None)
+        return View()
+
+    made = links(CONFIG.most, outbound=True, sought=True)
+    assert made.surplus(view, (), 100.0) == []
+    assert not asked
+    made.all[b"one more"] = Link(False, False, "", 0.0, member=True)
+    assert made.surplus(view, (), 100.0) == [b"one more"]
+    assert len(asked) == 1

@@ -3,6 +3,7 @@
 import pickle
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,10 +47,29 @@ def test_a_generator_that_is_no_longer_held_is_made_again() -> None:
     for _ in range(3):
         for mine, other in zip(thrifty, whole, strict=True):
             assert mine not in generators.live
-            assert [mine.randrange(1 << 70), mine.random()] == [
-                other.randrange(1 << 70),
+            assert [mine.randrange(1 << 1070), mine.random()] == [
+                other.randrange(1 << 1070),
                 other.random(),
             ]
+
+
+def test_who_draws_in_turn_with_many_is_not_seeded_for_every_draw(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seeded: list[str] = []
+
+    class Counted(random.Random):
+        def __init__(self, seed: str) -> None:
+            seeded.append(seed)
+            super().__init__(seed)
+
+    monkeypatch.setattr(draws, "Random", Counted)
+    generators = Generators(1, MOST)
+    thrifty = [generators.draws(str(number)) for number in range(4 * MOST)]
+    for _ in range(32):
+        for mine in thrifty:
+            mine.random()
+    assert len(seeded) == 2 * len(thrifty)
 
 
 def test_who_draws_much_keeps_its_generator_and_need_not_draw_it_all_again() -> None:

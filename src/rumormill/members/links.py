@@ -87,16 +87,18 @@ class Links:
         short = wanted - sum(map(is_far, dialled))
         return max(0, min(short, self._config.most - len(members)))
 
-    def surplus(self, view: View, topics: Iterable[str], now: float) -> list[PeerId]:
-        """Whom to let go."""
+    def surplus(self, view: Callable[[], View], topics: Iterable[str], now: float) -> list[PeerId]:
+        """Whom to let go; the protocol is asked what it uses only if that may be somebody."""
         config, members = self._config, self.members()
         if len(members) <= config.wanted:
             return []
         old = {peer: link for peer, link in members.items() if link.since <= now - _YOUNG}
-        useful = _useful(view, topics, config.topic_wanted)
+        over = len(members) - config.most
+        if over <= 0 and not any(each.outbound and not each.sought for each in old.values()):
+            return []
+        useful = _useful(view(), topics, config.topic_wanted)
         idle = [peer for peer in old if peer not in useful]
         asked = [peer for peer in idle if old[peer].outbound and not old[peer].sought]
-        over = len(members) - config.most
         going = asked[: len(members) - config.wanted]
         for some in (
             [peer for peer in idle if not old[peer].sought],

@@ -234,6 +234,9 @@ class MemberPeer:
 
     def _handle_own(self, event: Input, now: float, effects: Effects) -> bool:
         """Take an input of membership's own; false for what is the protocol's (too)."""
+        if not self._finds_peers and isinstance(event, inputs.Asked | inputs.Answered):
+            self._on_heard(event, now, effects)
+            return True
         match event:
             case inputs.TimerFired(timer=_Tick()):
                 self._tick_at = float("inf")
@@ -245,18 +248,26 @@ class MemberPeer:
                 return False
             case inputs.TimerFired(timer=timer) if self._table.owns(timer):
                 self._table.handle(event, now, effects)
-            case inputs.Asked() | inputs.Answered() | inputs.AskFailed():
+            case inputs.AskFailed():
                 self._table.handle(event, now, effects)
-                if type(event) is not inputs.AskFailed:
-                    self._recognise(event.peer, now, effects)
-                    if len(self._links.all) < self._config.wanted:
-                        self._look_soon(now, effects)
             case _:
                 self._overhear(event, now, effects)
                 if not isinstance(event, inputs.TimerFired):
                     self._table.handle(event, now, effects)
                 return False
         return True
+
+    def _on_heard(
+        self, event: inputs.Asked | inputs.Answered, now: float, effects: Effects
+    ) -> None:
+        """A peer asked or answered, as members do."""
+        self._table.handle(event, now, effects)
+        links = self._links.all
+        link = links.get(event.peer)
+        if link is not None and not link.member:
+            self._recognise(event.peer, now, effects)
+        if len(links) < self._config.wanted:
+            self._look_soon(now, effects)
 
     def _overhear(self, event: Input, now: float, effects: Effects) -> None:
         """Note what the protocol hears and membership must know as well."""
@@ -384,7 +395,7 @@ class MemberPeer:
             if 0 < link.leaves <= now:
                 effects.append(Disconnect(peer, FULL))
         if len(self._links.all) > self._config.wanted:
-            for peer in self._links.surplus(self.protocol.view(), self._searches, now):
+            for peer in self._links.surplus(self.protocol.view, self._searches, now):
                 effects.append(Disconnect(peer, NOT_NEEDED))
 
     def _seek(self, now: float, effects: Effects) -> None:

@@ -1,9 +1,9 @@
 """Randomness for thousands of machines: generators of which only those in use are held.
 
 The state of Python's generator takes 2.9 kB, and a simulated peer has two, from which it draws now
-and then. So a `Draws` is what it was seeded with and how much was drawn since; the generator itself
-is made again when it is drawn from, and stays as long as it is among the last that were. The draws
-are those of `random.Random(seed)`, one for one.
+and then. So a `Draws` is what it was seeded with, how much was drawn since, and a few words ahead;
+the generator itself is made again when those are used up, and stays as long as it is among the last
+that were. The draws are those of `random.Random(seed)`, one for one.
 """
 
 from random import Random
@@ -16,6 +16,11 @@ _LIVE: Final = 512
 _MOST_REPEATED: Final = 4096
 """Words of 32 bits after which a generator is held for good. To draw so many again takes as long as
 to seed one, and to draw more would take longer and longer."""
+_AHEAD: Final = 32
+"""Words that are drawn at a time: where many more draw in turn than are held, each would be seeded
+for every draw, and that takes thirty times as long as the draw. Our choice: 160 bytes at most."""
+_WORD: Final = (1 << 32) - 1
+_UNIT: Final = 2.0**-53
 
 
 class Generators:
@@ -34,18 +39,20 @@ class Generators:
 class Draws:
     """One generator, as a machine sees it."""
 
-    __slots__ = ("_drawn", "_generators", "_held", "_seed")
+    __slots__ = ("_ahead", "_drawn", "_generators", "_held", "_left", "_seed")
 
     def __init__(self, seed: str, generators: Generators) -> None:
         self._seed = seed
         self._generators = generators
         self._drawn = 0
+        """Words that the generator has given, those ahead included."""
+        self._ahead = self._left = 0
+        """Words that nobody has drawn yet, the first one lowest, and how many they are."""
         self._held: Random | None = None
 
-    def _generator(self, words: int) -> Random:
-        """The generator as it stands; so many words are about to be drawn from it."""
-        drawn = self._drawn
-        self._drawn = drawn + words
+    def _draw_ahead(self, words: int) -> None:
+        """Have at least so many words ahead."""
+        words, drawn = max(words - self._left, _AHEAD), self._drawn
         generators = self._generators
         found = self._held or generators.live.get(self)
         if found is None:
@@ -56,15 +63,33 @@ class Draws:
                 remember(generators.live, self, found, generators.most)
             else:
                 self._held = found
-        return found
+        self._ahead |= found.getrandbits(32 * words) << 32 * self._left
+        self._left += words
+        self._drawn = drawn + words
 
     def random(self) -> float:
         """Return a float in [0, 1)."""
-        return self._generator(2).random()
+        if self._left < 2:
+            self._draw_ahead(2)
+        ahead = self._ahead
+        self._ahead = ahead >> 64
+        self._left -= 2
+        return ((ahead & 0xFFFFFFE0) * 2097152 + (ahead >> 38 & 0x3FFFFFF)) * _UNIT
 
     def getrandbits(self, count: int, /) -> int:
         """Return an integer of so many random bits."""
-        return self._generator(-(-count // 32)).getrandbits(count)
+        words = -(-count // 32)
+        if self._left < words:
+            self._draw_ahead(words)
+        ahead, spare = self._ahead, 32 * words - count
+        self._ahead = ahead >> 32 * words
+        self._left -= words
+        if not spare:
+            return ahead & (1 << count) - 1
+        # The last word gives its upper bits.
+        whole = 32 * (words - 1)
+        top = (ahead >> whole & _WORD) >> spare
+        return top << whole | ahead & (1 << whole) - 1
 
     # Everything else draws by these two.
     _randbelow: Any = Random._randbelow_with_getrandbits  # type: ignore[attr-defined]
@@ -76,7 +101,7 @@ class Draws:
 
     def getstate(self) -> tuple[str, int]:
         """Return what says what will be drawn."""
-        return self._seed, self._drawn
+        return self._seed, self._drawn - self._left
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, self.getstate()

@@ -5,7 +5,7 @@ go. What holds together are connections, and the edges of the protocol's own ove
 none open.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from rumormill.core.ids import PeerId
@@ -58,11 +58,21 @@ def _is_one(hosts: dict[PeerId, Host]) -> bool:
         return peer
 
     parts = len(hosts)
-    for peer, host in hosts.items():
-        by_kind = host.machine.view().links.values()
-        edges = [each for by_topic in by_kind for peers in by_topic.values() for each in peers]
-        for other in (*host.links, *edges):
-            if other in hosts and (one := part_of(peer)) != (another := part_of(other)):
-                joined_to[one] = another
-                parts -= 1
+    for edges_of in (_links, _overlay):  # the second costs more, and is seldom needed
+        for peer, host in hosts.items():
+            for other in edges_of(host):
+                if other in hosts and (one := part_of(peer)) != (another := part_of(other)):
+                    joined_to[one] = another
+                    parts -= 1
+        if parts == 1:
+            break
     return parts == 1
+
+
+def _links(host: Host) -> Iterable[PeerId]:
+    return host.links
+
+
+def _overlay(host: Host) -> Iterable[PeerId]:
+    by_kind = host.machine.view().links.values()
+    return [each for by_topic in by_kind for peers in by_topic.values() for each in peers]

@@ -149,7 +149,7 @@ class QueryParcel(Parcel, frozen=True, gc=False, kw_only=True):
 class Route(Way):
     """The way of letters from one peer to another."""
 
-    __slots__ = ("_post", "last_used")
+    __slots__ = ("_post", "can_rest", "last_used")
 
     source: Correspondent
     target: Correspondent
@@ -162,6 +162,8 @@ class Route(Way):
         super().__init__(source, target, latency, network.faults, network.link_randomness)
         self._post = post
         self.last_used = last_used
+        self.can_rest = self.plain and network.relays is None
+        """Whether its last use says everything of it; where relays are, they look at routes."""
 
     def lead_through(self, circuit: Circuit | None) -> None:
         """Go over a relay from now on, or directly."""
@@ -178,11 +180,6 @@ class Route(Way):
     def alive(self, now: float) -> bool:
         """Whether letters pass without a handshake."""
         return now - self.last_used <= IDLE_AFTER and self.last_used >= self.target.up_since
-
-    @property
-    def can_rest(self) -> bool:
-        """Whether its last use says everything of it; where relays are, they look at routes."""
-        return self.plain and self._post.network.relays is None
 
     @property
     def way_back(self) -> float:

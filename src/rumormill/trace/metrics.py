@@ -61,6 +61,7 @@ _COUNTED: Final[dict[type, str]] = {
 SYNC: Final = "sync"
 """How a delivery came that was fetched; the operations of sync begin with it and a blank."""
 
+_SYNC_OPERATION: Final = f"{SYNC} "
 _CONTROLS: Final = trace.ControlMeta.__struct_fields__
 _MAX_HOPS = 65_000
 _NOBODY = 1 << 62
@@ -407,9 +408,11 @@ class Metrics:
                     _add(counts, name, len(entries))
         for subscription in meta.subscription:
             _add(counts, "subscribe" if subscription.subscribe else "unsubscribe", 1)
+        syncs = False
         for operation in meta.operations:
             _add(counts, operation.name, 1)
-        if any(operation.name.startswith(f"{SYNC} ") for operation in meta.operations):
+            syncs = syncs or operation.name.startswith(_SYNC_OPERATION)
+        if syncs:
             self._sync_bytes += meta.size
             self._sync_data += meta.data_size
 

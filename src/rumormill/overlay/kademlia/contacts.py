@@ -7,7 +7,7 @@ full. When somebody waits for a place, the contact that was silent longest is as
 keeps its place if it answers.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -30,7 +30,7 @@ _REMEMBERED_MAX = 1024
 """Peers that did not answer, and contacts that were lost. Our choice."""
 
 
-@lru_cache(maxsize=1 << 15)
+@lru_cache(maxsize=1 << 17)
 def _described(peer: PeerId, addresses: tuple[bytes, ...]) -> KadPeer:
     """A peer as messages name it: one value for all who name it in this process."""
     return KadPeer(peer, addresses)
@@ -170,6 +170,18 @@ class Contacts:
             contact.described = _described(peer, self._reachable_at(peer))
             contact.described_at = now
         return contact.described
+
+    def described(self, peers: Iterable[PeerId], now: float) -> list[KadPeer]:
+        """Several peers as messages name them."""
+        get, fresh = self.table.get, now - self._config.recheck_after
+        return [
+            contact.described
+            if (contact := get(peer)) is not None
+            and contact.described is not None
+            and contact.described_at >= fresh
+            else self.describe(peer, now)
+            for peer in peers
+        ]
 
     def _reachable_at(self, peer: PeerId) -> tuple[bytes, ...]:
         return tuple(self._addresses(peer)[: self._config.limits.addresses])

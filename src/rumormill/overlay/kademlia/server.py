@@ -89,8 +89,7 @@ class Server:
 
     def _closer(self, key: bytes, asker: PeerId, now: float) -> tuple[KadPeer, ...]:
         peers = self._contacts.table.closest(key_position(key), self._config.k, asker)
-        describe = self._contacts.describe
-        return tuple([describe(peer, now) for peer in peers])
+        return tuple(self._contacts.described(peers, now))
 
     def _find_node(self, asker: PeerId, message: KadMessage, now: float) -> KadMessage:
         if message.brief and message.key == asker:

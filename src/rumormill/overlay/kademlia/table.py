@@ -15,7 +15,7 @@ A contact that failed a question is named to nobody until it answers again. Noth
 anybody.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from typing import Final
@@ -85,12 +85,20 @@ class Contact(msgspec.Struct, eq=False, gc=False):
     described_at: float = 0.0
 
 
-class _Bucket(msgspec.Struct, gc=False):
-    """Contacts at one distance; lists, since there are few, and a table has many buckets."""
+class _Waiting(msgspec.Struct, eq=False, gc=False):
+    """A peer that would be a contact if there were room: what makes one of it."""
 
-    contacts: list[Contact] = []
+    peer: PeerId
+    network: str
+    last_seen: float
+
+
+class _Bucket(msgspec.Struct, gc=False):
+    """Contacts at one distance; tuples, since there are few, and a table has many buckets."""
+
+    contacts: tuple[Contact, ...] = ()
     """The longest silent first."""
-    replacements: tuple[Contact, ...] = ()
+    replacements: tuple[_Waiting, ...] = ()
     """Who waits for a place, the one that was heard of last standing last."""
 
     def forget_waiting(self, peer: PeerId) -> None:
@@ -98,10 +106,14 @@ class _Bucket(msgspec.Struct, gc=False):
         if self.replacements:
             self.replacements = tuple([each for each in self.replacements if each.peer != peer])
 
-    def let_wait(self, contact: Contact, most: int) -> None:
+    def let_wait(self, waiting: _Waiting, most: int) -> None:
         """Let a peer wait, if need be in place of the one that was not heard of for longest."""
-        self.forget_waiting(contact.peer)
-        self.replacements = (*self.replacements, contact)[-most:]
+        self.forget_waiting(waiting.peer)
+        self.replacements = (*self.replacements, waiting)[-most:]
+
+    def without(self, contact: Contact) -> tuple[Contact, ...]:
+        """All other contacts."""
+        return tuple([each for each in self.contacts if each is not contact])
 
 
 class RoutingTable:
@@ -150,27 +162,27 @@ class RoutingTable:
     def seen(self, peer: PeerId, now: float, network: str) -> str:
         """Take in a peer that answered; return why it is not a contact, or an empty string."""
         contact = self._contacts.get(peer)
-        if contact is not None:
-            contact.last_seen = now
-            contact.failures = 0
-            contacts = self._buckets[contact.bucket].contacts
-            if contacts[-1] is not contact:
-                contacts.remove(contact)
-                contacts.append(contact)
-            return ""
-        return self._enter(Contact(peer, position(peer), self.bucket_of(peer), network, now))
+        if contact is None:
+            return self._enter(peer, network, now)
+        contact.last_seen = now
+        contact.failures = 0
+        bucket = self._buckets[contact.bucket]
+        if bucket.contacts[-1] is not contact:
+            bucket.contacts = (*bucket.without(contact), contact)
+        return ""
 
-    def _enter(self, contact: Contact) -> str:
-        if contact.bucket == BITS:
+    def _enter(self, peer: PeerId, network: str, now: float) -> str:
+        number = shared_bits(self.own, position(peer))
+        if number == BITS:
             return OURSELVES
-        bucket = self._buckets.get(contact.bucket) or _Bucket()
-        if self._crowded(bucket, contact.network):
+        bucket = self._buckets.get(number) or _Bucket()
+        if self._crowded(bucket, network):
             return CROWDED
         if len(bucket.contacts) >= self._config.k:
             if self._config.replacements:
-                bucket.let_wait(contact, self._config.replacements)
+                bucket.let_wait(_Waiting(peer, network, now), self._config.replacements)
             return FULL
-        self._take_in(bucket, contact)
+        self._take_in(bucket, number, _Waiting(peer, network, now))
         return ""
 
     def _crowded(self, bucket: _Bucket, network: str) -> bool:
@@ -181,11 +193,13 @@ class RoutingTable:
         same = sum([contact.network == network for contact in bucket.contacts])
         return same >= self._config.per_subnet_bucket
 
-    def _take_in(self, bucket: _Bucket, contact: Contact) -> None:
-        self._buckets[contact.bucket] = bucket
-        bucket.forget_waiting(contact.peer)
-        bucket.contacts.append(contact)
-        self._contacts[contact.peer] = contact
+    def _take_in(self, bucket: _Bucket, number: int, new: _Waiting) -> None:
+        peer = new.peer
+        self._buckets[number] = bucket
+        bucket.forget_waiting(peer)
+        contact = Contact(peer, position(peer), number, new.network, new.last_seen)
+        bucket.contacts = (*bucket.contacts, contact)
+        self._contacts[peer] = contact
         if contact.network:
             self._networks[contact.network] = self._networks.get(contact.network, 0) + 1
 
@@ -214,7 +228,7 @@ class RoutingTable:
                 waits_in.forget_waiting(peer)
             return
         bucket = self._buckets[contact.bucket]
-        bucket.contacts.remove(contact)
+        bucket.contacts = bucket.without(contact)
         if contact.network:
             left = self._networks[contact.network] - 1
             if left:
@@ -223,7 +237,7 @@ class RoutingTable:
                 del self._networks[contact.network]
         for waiting in reversed(bucket.replacements):
             if not self._crowded(bucket, waiting.network):
-                self._take_in(bucket, waiting)
+                self._take_in(bucket, contact.bucket, waiting)
                 break
         if not bucket.contacts and not bucket.replacements:
             del self._buckets[contact.bucket]
@@ -277,7 +291,7 @@ class RoutingTable:
             deeper: list[Contact] = []
             for number, bucket in buckets.items():
                 if number > shared:
-                    deeper += bucket.contacts
+                    deeper.extend(bucket.contacts)
             found += _sorted(deeper, target, without)
             number = shared
             while len(found) < count and number:
@@ -288,7 +302,7 @@ class RoutingTable:
         return found[:count]
 
 
-def _sorted(contacts: list[Contact], target: int, without: PeerId) -> list[PeerId]:
+def _sorted(contacts: Sequence[Contact], target: int, without: PeerId) -> list[PeerId]:
     """Those who did not fail, by their distance to a position."""
     pairs = [(each.position ^ target, each.peer) for each in contacts if not each.failures]
     pairs.sort()

@@ -289,8 +289,9 @@ class Mesh:
         self._again.clear()
         config = self._config
         links = self.links[topic]
-        scores = {peer: self._trust.score(peer, now) for peer in links}
-        for peer in [peer for peer in links if scores[peer] < 0]:
+        score = self._trust.score if self._trust.scores is None else self._trust.scores.score
+        scores = {peer: score(peer, now) for peer in links}
+        for peer in [peer for peer, mark in scores.items() if mark < 0]:
             self._prune(topic, peer, now, changes, effects)
             changes.without_px[peer] = None
         if len(links) < config.D_lo:

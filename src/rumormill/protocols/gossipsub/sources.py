@@ -6,6 +6,7 @@ source whose tag another source has already.
 """
 
 from collections.abc import Container, Iterable, Mapping
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -73,6 +74,13 @@ class Source(msgspec.Struct):
         """What one of its messages is called."""
         return self.tag + mark_of(message.seqno)
 
+    def key_of(self, message: Message) -> bytes:
+        """What one of its messages is called where its source does not matter."""
+        key = message.cached_key
+        if not key:
+            key = message.cached_key = key_of(self.name_of(message))
+        return key
+
     def measure(self, lag: float) -> None:
         """Take in how far the parent was behind."""
         error = lag - self.lag
@@ -136,7 +144,7 @@ class Sources:
         """
         near = links.get(topic, {})
         kin = [known[author] for known in self.by_topic.values() if author in known]
-        known = list(self.by_topic.get(topic, {}).values())[-_WITNESSES:]
+        known = islice(reversed(self.by_topic.get(topic, {}).values()), _WITNESSES)
         old = [source for source in (*known, *kin) if now - source.born >= YOUNG]
         if not old:
             return dict(near)
@@ -164,7 +172,7 @@ class Sources:
             source = self.get(message.topic, message.author)
             if source is None or not message.seqno:
                 return None
-            keys.append(key_of(source.name_of(message)))
+            keys.append(source.key_of(message))
         return keys
 
     def touch(self, source: Source, now: float) -> None:

@@ -176,7 +176,7 @@ class Trunk:
         """A peer brought a new message."""
         source = self._source_of(message, peer, now)
         if source is not None:
-            key = key_of(source.name_of(message))
+            key = source.key_of(message)
             missing = self.wanting.take(peer, key, now)
             holders = () if missing is None else tuple(missing.announcers)
             self._recent[key] = _Arrival(message.id, source, now, holders)
@@ -199,8 +199,7 @@ class Trunk:
         source = self.sources.get(message.topic, message.author)
         if source is None or peer not in self.speakers or message.author == self._own:
             return
-        key = key_of(source.name_of(message))
-        asked = self.wanting.kept(peer, key, now)
+        asked = self.wanting.kept(peer, source.key_of(message), now)
         if peer == source.parent or asked:
             return
         if not source.parent:
@@ -238,8 +237,7 @@ class Trunk:
             source = self.sources.add(message.topic, self._own, dict.fromkeys(peers), now)
         if source is None:
             return peers, (), b""
-        name = source.name_of(message)
-        key = key_of(name)
+        name, key = source.name_of(message), source.key_of(message)
         arrival = self._recent.get(key)
         if arrival is None:  # it is our own
             self.probes.published(message.topic, now)
@@ -309,8 +307,11 @@ class Trunk:
             for key in self._heeded(peer, speaker, part.gossip, now, effects):
                 if speaker.shunned <= now and self._find(key) is None:
                     self.wanting.announced(peer, key, b"", now, effects)
-        heeds = self._heeds(peer, speaker, part, effects)
-        if heeds and (part.choke or part.unchoke or part.opened):
+        wishes = part.choke or part.unchoke or part.opened
+        heeds = True
+        if wishes or part.echo or speaker.wishes > WISHES_MAX:
+            heeds = self._heeds(peer, speaker, part, effects)
+        if heeds and wishes:
             self._on_wishes(peer, part)
         if heeds and part.echo == CALL:
             tell(peer, TrunkPart(echo=ANSWER), effects)

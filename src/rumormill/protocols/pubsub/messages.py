@@ -47,6 +47,8 @@ class Message(msgspec.Struct, gc=False):
     encoded: bytes = b""
     signed_bytes: int = 0
     cached_meta: RpcMeta | None = None
+    cached_key: bytes = b""
+    """What trees call it (`trunk_part.key_of`), once somebody has asked."""
 
     def alone(self) -> "Rpc":
         """Return the RPC that carries this message and nothing else."""
