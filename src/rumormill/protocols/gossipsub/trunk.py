@@ -199,7 +199,8 @@ class Trunk:
         source = self.sources.get(message.topic, message.author)
         if source is None or peer not in self.speakers or message.author == self._own:
             return
-        asked = self.wanting.kept(peer, source.key_of(message), now)
+        key = source.key_of(message)
+        asked = self.wanting.kept(peer, key, now)
         if peer == source.parent or asked:
             return
         if not source.parent:
