@@ -100,9 +100,8 @@ class GossipSubRouter(Router):
         if router is None:
             return
         sizes = table_sizes(router)
-        backoff, gossip = "GossipSub.mesh.backoff", "GossipSub.gossip"
+        gossip = "GossipSub.gossip"
         assert len(router.mesh.backoff) <= config.max_backoffs
-        assert sizes[f"{backoff}._by_topic"] <= config.max_backoffs
         promised = sizes[f"{gossip}.promises._by_id"]
         assert router.gossip.promises.count <= config.max_promises
         assert promised <= 2 * config.max_promises, "ids, and who owes them"
