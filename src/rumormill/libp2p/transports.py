@@ -25,6 +25,9 @@ _FAMILIES: Final = {0: socket.AF_UNSPEC, 4: socket.AF_INET, 6: socket.AF_INET6}
 _MAX_UNREAD: Final = 1 << 20
 """Bytes of pongs and closings that wait for a peer that does not read."""
 _UNREAD: Final = "unread-websocket-pongs"
+_MAX_HOSTS: Final = 4
+"""Addresses of one name that are tried, one after another: our choice, as many as of a peer that
+others name."""
 
 
 async def dial(
@@ -49,29 +52,39 @@ async def dial(
         made = WebSocketTransport(connection, endpoint.way, f"{host}:{endpoint.port}")
     if endpoint.way is Way.SECURE_WEBSOCKET:
         tls = _authorities()
-    host = await _host_of(endpoint, near)
-    await asyncio.get_running_loop().create_connection(
-        lambda: made,
-        host,
-        endpoint.port,
-        ssl=tls,
-        family=_FAMILIES[endpoint.version],
-        server_hostname=endpoint.host if tls is not None else None,
-    )
+    hosts = await _hosts_of(endpoint, near)
+    while True:
+        host = hosts.pop(0)
+        try:
+            await asyncio.get_running_loop().create_connection(
+                lambda: made,
+                host,
+                endpoint.port,
+                ssl=tls,
+                family=_FAMILIES[endpoint.version],
+                server_hostname=endpoint.host if tls is not None else None,
+            )
+        except ssl.SSLError:
+            raise
+        except OSError:
+            if not hosts:
+                raise
+        else:
+            return
 
 
-async def _host_of(endpoint: Endpoint, near: int) -> str:
-    """The host to connect to: of a name whose address nobody has checked, one that is no nearer."""
+async def _hosts_of(endpoint: Endpoint, near: int) -> list[str]:
+    """The hosts to try: of a name whose addresses nobody has checked, those that are no nearer."""
     if near == HERE or is_address(endpoint.host):
-        return endpoint.host
+        return [endpoint.host]
     found = await asyncio.get_running_loop().getaddrinfo(
         endpoint.host, endpoint.port, family=_FAMILIES[endpoint.version], type=socket.SOCK_STREAM
     )
-    hosts = [str(place[0]) for *_, place in found]
+    hosts = dict.fromkeys(str(place[0]) for *_, place in found)
     allowed = [host for host in hosts if nearness(host.partition("%")[0]) <= near]
     if not allowed:
         raise LocalError("the name leads nearer than whoever named it is")
-    return allowed[0]
+    return allowed[:_MAX_HOSTS]
 
 
 async def _dial_from(bound: socket.socket, at: Endpoint, connection: Connection) -> None:
