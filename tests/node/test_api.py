@@ -358,21 +358,6 @@ def test_a_buffer_is_full_of_bytes_too(overflow: Overflow, kept: list[int]) -> N
     run(main)
 
 
-def test_what_is_told_of_a_topic_fills_no_buffer_beyond_its_bound() -> None:
-    """News about a topic that stand in another one have no more room than its events."""
-
-    async def main() -> None:
-        async with Node(None) as node:
-            events = await node.subscribe("news", buffer=2)
-            await node.publish("news", b"1")
-            (event,) = await take_events(events, 1)
-            for _ in range(3):
-                events.tell(event)
-            assert (events.waiting, events.dropped) == (2, 1)
-
-    run(main)
-
-
 def test_impossible_subscriptions_are_refused() -> None:
     """A buffer of nothing, an unknown policy, an offset that the log never gave."""
 

@@ -226,3 +226,18 @@ def test_versions_and_sub_topics_across_kill_9(tmp_path_factory: pytest.TempPath
         assert a.stop() == 0
     offline = rumormill("topics", "tree", later, "--home", author)
     assert offline.stdout == drawn.stdout
+
+
+def test_what_is_told_of_a_topic_fills_no_buffer_beyond_its_bound() -> None:
+    """News about a topic that stand in another one have no more room than its events."""
+
+    async def main() -> None:
+        async with Node(None) as node:
+            events = await node.subscribe("news", buffer=2)
+            await node.publish("news", b"1")
+            (event,) = await take_events(events, 1)
+            for _ in range(3):
+                events.tell(event)
+            assert (events.waiting, events.dropped) == (2, 1)
+
+    run(main)

@@ -15,7 +15,7 @@ import pytest
 from processes import PATIENCE, RUMORMILL, Program, environment
 from rumormill.log import EventLog
 
-pytestmark = pytest.mark.xdist_group("spark-start")
+pytestmark = pytest.mark.xdist_group("spark-apart")
 
 LIBRARY = """
 from rumormill.spark import session
