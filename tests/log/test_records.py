@@ -82,3 +82,23 @@ def test_what_is_not_as_it_was_written_is_not_there(home: Path, change: str) -> 
     assert written(home) == whole
     repair(home)
     assert written(home) == whole
+
+
+@pytest.mark.parametrize("count", [7, 8, 63, 64, 65, 200])
+def test_many_are_written_and_forgotten_in_one_batch(tmp_path: Path, count: int) -> None:
+    """However many there are: they go in statements of many rows."""
+    many = [KeptRecord(b"%04d" % number, b"v%d" % number) for number in range(count)]
+    with EventLog(tmp_path) as log:
+        log.append([], notes=many).result()
+    assert written(tmp_path) == many[:100]
+    forgotten = [KeptRecord(each.key) for each in many[1:-1]]
+    with EventLog(tmp_path) as log:
+        log.append([], notes=[*forgotten, KeptRecord(b"new", b"value")]).result()
+    assert written(tmp_path) == [many[0], many[-1], KeptRecord(b"new", b"value")]
+
+
+def test_many_notes_are_written_and_forgotten_in_one_batch(tmp_path: Path) -> None:
+    with EventLog(tmp_path) as log:
+        log.append([], notes=[Note(f"{number}", b"1") for number in range(100)]).result()
+        log.append([], notes=[Note(f"{number}", b"") for number in range(99)]).result()
+        assert [read_note(log, f"{number}") for number in (0, 98, 99)] == [None, None, b"1"]

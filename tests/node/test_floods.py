@@ -30,7 +30,7 @@ from rumormill.libp2p.connection import Connection
 from rumormill.libp2p.dcutr import DCUTR, Punch, PunchMessage
 from rumormill.libp2p.identify import IDENTIFY
 from rumormill.libp2p.services import PING
-from rumormill.node import queries
+from rumormill.node import serving
 from rumormill.node.config import NodeConfig
 from rumormill.node.peer_clocks import CLOCK
 from rumormill.node.readers import SLOW_PEER, STUCK_PEER
@@ -169,7 +169,7 @@ def test_a_flood_of_questions_about_histories_is_cut_off_and_an_honest_pair_goes
 def test_a_flood_of_questions_to_the_dht_is_cut_off(
     flood: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queries, "_PRICE", 0.5)  # a flood is 2,000 then, and not 20,000
+    monkeypatch.setattr(serving, "_PRICE", 0.5)  # a flood is 2,000 then, and not 20,000
 
     async def story() -> None:
         config = NodeConfig(close_timeout=0.2)
@@ -547,7 +547,7 @@ def test_those_that_are_behind_share_one_turn_of_the_loop() -> None:
             rounds.append(name)
             left[name] -= 1
             if left[name]:
-                line.line_up(lambda: take_turn(name))
+                line.line_up(lambda: take_turn(name), fruitful=False)
 
         def come_round() -> None:
             rounds.append("|")
@@ -555,7 +555,7 @@ def test_those_that_are_behind_share_one_turn_of_the_loop() -> None:
                 loop.call_soon(come_round)
 
         for name in left:
-            line.line_up(lambda name=name: take_turn(name))
+            line.line_up(lambda name=name: take_turn(name), fruitful=False)
         loop.call_soon(come_round)
         await until(lambda: not any(left.values()), "all are done")
         assert "".join(rounds).strip("|") == "a|b|c|a|c|c"
@@ -579,19 +579,69 @@ def test_streams_that_are_opened_to_be_reset_are_held_against_a_peer() -> None:
 
 
 def test_who_is_behind_and_brings_nothing_new_has_ever_shorter_turns() -> None:
-    """Down to a bound; what is new, or being done with what was read, makes them whole again."""
+    """Down to a bound, with which newcomers begin; who has caught up has longer ones step by step,
+    and who brings what is new has a whole one at once."""
     turn = turns.Turn()
-    lengths = []
-    for _ in range(6):
-        turn.begin(100.0, behind=True)
-        lengths.append(turn.ends - 100.0)
-    assert lengths == pytest.approx([0.004, 0.002, 0.001, 0.001, 0.001, 0.001])
+
+    def lengths(count: int, *, behind: bool) -> list[float]:
+        found = []
+        for _ in range(count):
+            turn.begin(100.0, behind=behind)
+            found.append(turn.ends - 100.0)
+        return found
+
+    assert lengths(2, behind=True) == pytest.approx([0.001, 0.001])
+    assert lengths(4, behind=False) == pytest.approx([0.002, 0.004, 0.008, 0.008])
+    assert lengths(5, behind=True) == pytest.approx([0.004, 0.002, 0.001, 0.001, 0.001])
     turn.extend()
-    turn.begin(100.0, behind=True)
-    assert turn.ends - 100.0 == pytest.approx(turns.TURN)
-    turn.begin(100.0, behind=True)
-    turn.begin(100.0, behind=False)
-    assert turn.ends - 100.0 == pytest.approx(turns.TURN)
+    assert lengths(2, behind=True) == pytest.approx([turns.TURN, turns.TURN / 2])
+
+
+@pytest.mark.parametrize("fruitful", [False, True])
+def test_those_that_bring_nothing_new_make_room_for_the_log(
+    fruitful: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it is at work in its thread, the line rests so often before each turn, and no more
+    often; who brings what is new does not wait, because the log is at work for him."""
+    monkeypatch.setattr(turns, "REST", 0.01)
+
+    async def story() -> None:
+        line, asked = turns.Turns(), 0
+        done = asyncio.Event()
+
+        def log_is_at_work() -> bool:
+            nonlocal asked
+            asked += 1
+            return True
+
+        line.others_work = log_is_at_work
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        for last in (False, True):
+            line.line_up(done.set if last else int, fruitful=fruitful)
+        await done.wait()
+        rested = loop.time() - begun
+        if fruitful:
+            assert asked == 0
+        else:
+            assert asked == 2 * turns.RESTS
+            assert rested > 2 * turns.RESTS * 0.009
+
+    run(story)
+
+
+def test_nobody_rests_when_the_log_does() -> None:
+    """The line asks before each turn whether the log is at work, and goes on if it is not."""
+
+    async def story() -> None:
+        line, done = turns.Turns(), asyncio.Event()
+        at_work = iter([True, False])
+        line.others_work = lambda: next(at_work)
+        line.line_up(done.set, fruitful=False)
+        await done.wait()
+        assert list(at_work) == []
+
+    run(story)
 
 
 class CountedTurn(turns.Turn):

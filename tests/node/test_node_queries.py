@@ -57,7 +57,7 @@ def failures(node: Node) -> list[str]:
 
 def open_questions(queries: Any) -> tuple[int, int]:
     """How many questions are open: ours, and those of peers."""
-    return len(queries._open), len(queries._asked)
+    return len(queries._open), len(queries.serving._asked)
 
 
 def nothing_is_open(*nodes: Node) -> bool:
@@ -71,7 +71,12 @@ def nothing_is_open(*nodes: Node) -> bool:
             for stream in connection._streams.values()
             if stream.protocol == QUERY
         ]
-        if open_questions(queries) != (0, 0) or queries._partners or queries._lingering or streams:
+        if (
+            open_questions(queries) != (0, 0)
+            or queries._partners
+            or queries.serving._lingering
+            or streams
+        ):
             return False
     return True
 

@@ -13,7 +13,7 @@ from rumormill.core.errors import LocalError
 from rumormill.core.inputs import Answered, Asked
 from rumormill.libp2p.circuit import HOP, Hop, HopMessage
 from rumormill.libp2p.dialogue import Dialogue
-from rumormill.node import intake, queries
+from rumormill.node import intake, serving
 from rumormill.node.config import NodeConfig
 from rumormill.node.intake import StorageQuota
 from rumormill.node.node import Node
@@ -206,7 +206,7 @@ def test_answers_that_nobody_reads_stay_within_the_cap() -> None:
             for peer in deaf:
                 await peer.hang_up()
             await until(lambda: driver.queued_bytes == 0, "nothing of theirs is left")
-            assert driver.queries.unsent == {}
+            assert driver.queries.serving.unsent == {}
 
     run(story)
 
@@ -226,7 +226,7 @@ def test_questions_that_come_in_part_stay_within_the_cap() -> None:
                 for _ in range(12):
                     with contextlib.suppress(LocalError):  # the node resets it, or hangs up
                         await push(peer, peer.open(QUERY), frame(b"echo".ljust(MAX_MESSAGE))[:-1])
-                    assert max(driver.queries.unsent.values(), default=0) <= each
+                    assert max(driver.queries.serving.unsent.values(), default=0) <= each
                     assert driver.queued_bytes <= cap
                 assert ann.refusals["unfinished-questions"] > number
             async with Node(None, protocol=PARLOUR) as bob:
@@ -236,7 +236,7 @@ def test_questions_that_come_in_part_stay_within_the_cap() -> None:
             for peer in slow:
                 await peer.hang_up()
             await until(lambda: driver.queued_bytes == 0, "nothing of theirs is left")
-            assert driver.queries.unsent == {}
+            assert driver.queries.serving.unsent == {}
 
     run(story)
 
@@ -304,7 +304,7 @@ def test_one_peers_questions_are_bounded() -> None:
                 peer.open(QUERY, frame(b"late") * 16)
             await until(lambda: ann.refusals.get("too-many-questions"), "it was counted")
             driver: Any = ann._driver
-            assert len(driver.queries._asked) <= 20
+            assert len(driver.queries.serving._asked) <= 20
 
     run(story)
 
@@ -326,14 +326,16 @@ def test_when_there_are_too_many_questions_whoever_has_most_loses_one() -> None:
                         peer.open(QUERY, frame(b"late") * 4)
                 await until(lambda: ann.refusals.get("too-many-questions"), "there are too many")
                 driver: Any = ann._driver
-                assert driver.queries._askers[bob.id], "bob's question is not among those that go"
+                assert driver.queries.serving._askers[bob.id], (
+                    "bob's question is not among those that go"
+                )
 
     run(story)
 
 
 def test_questions_are_not_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who asks more than anybody needs to, and is answered each time, is cut off all the same."""
-    monkeypatch.setattr(queries, "_PRICE", 40.0)  # a flood is 25 then, and not 20,000
+    monkeypatch.setattr(serving, "_PRICE", 40.0)  # a flood is 25 then, and not 20,000
 
     async def story() -> None:
         config = NodeConfig(close_timeout=0.2)

@@ -175,7 +175,7 @@ class Connection(asyncio.BufferedProtocol, asyncio.Protocol):
         assert self._transport is not None
         self._behind = True
         self._transport.pause_reading()
-        self._owner.turns.line_up(self._take_turn)
+        self._owner.turns.line_up(self._take_turn, fruitful=self.turn.fruitful)
 
     def _take_turn(self) -> None:
         """Work through what has arrived, until it is done or others are to have their turn."""

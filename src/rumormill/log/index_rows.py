@@ -17,7 +17,6 @@ Windows and refusals are the only facts here that the events do not tell again.
 import sqlite3
 import struct
 from collections.abc import Sequence
-from itertools import chain
 from typing import Final, NamedTuple
 
 import msgspec
@@ -25,6 +24,7 @@ import msgspec
 from rumormill.core.event import Event
 from rumormill.core.history import AHEAD_SECONDS, BEGIN, END, Key, Summary, Window, stamp_of
 from rumormill.log.errors import RecordDamagedError
+from rumormill.log.many import Insert
 from rumormill.log.rows import TopicRow, seal_history, seal_refusal
 
 LEVELS: Final = 3
@@ -66,11 +66,9 @@ INDEX_TABLES: Final = {
 
 _RANGE: Final = "(stamp, id) >= (?, ?) AND (stamp, id) < (?, ?)"
 _KEYS: Final = f"FROM history_keys WHERE topic_id = ? AND {_RANGE}"
-_PUT_KEYS: Final = tuple(
-    (size, f"INSERT INTO history_keys VALUES {', '.join(['(?, ?, ?, ?)'] * size)}")
-    for size in (64, 8, 1)
-)
-_PUT_KEY: Final = "INSERT INTO history_keys VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
+_PUT_KEYS: Final = Insert("INSERT INTO history_keys", 4)
+_PUT_KEY: Final = Insert("INSERT INTO history_keys", 4, "ON CONFLICT DO NOTHING").one
+_PUT_REFUSALS: Final = Insert("INSERT INTO refusals", 5)
 _NODES: Final = (
     "SELECT stamp, id, summary FROM history_sums"
     f" WHERE topic_id = ? AND level = ? AND {_RANGE} ORDER BY stamp, id"
@@ -208,13 +206,9 @@ def put_keys(db: sqlite3.Connection, topic_id: int, entries: Sequence[Entry]) ->
             _take_over(db, topic_id, key, place)
         start += 1
     new += [key for key, _ in entries[start:]]
-    for size, statement in _PUT_KEYS:
-        while len(entries) - start >= size:
-            part = entries[start : start + size]
-            # A bytearray is bound as it is; for bytes Python first looks for adapters.
-            rows = ((topic_id, key[0], bytearray(key[1]), place) for key, place in part)
-            db.execute(statement, tuple(chain.from_iterable(rows)))
-            start += size
+    # A bytearray is bound as it is; for bytes Python first looks for adapters.
+    rest = [(topic_id, key[0], bytearray(key[1]), place) for key, place in entries[start:]]
+    _PUT_KEYS.put(db, rest)
     return new
 
 
@@ -252,8 +246,8 @@ def get_refusals(db: sqlite3.Connection, topic_id: int, upto: int = 2**62) -> li
 
 def put_refusals(db: sqlite3.Connection, topic_id: int, refusals: Sequence[Entry]) -> None:
     """Write refusals, each under minus its place."""
-    db.executemany(
-        "INSERT INTO refusals VALUES (?, ?, ?, ?, ?)",
+    _PUT_REFUSALS.put(
+        db,
         [(topic_id, -place, *key, seal_refusal(topic_id, -place, *key)) for key, place in refusals],
     )
 

@@ -74,7 +74,7 @@ def insert_each(
                 continue
             offset, encoded = topic.next_offset, group.encoded[event.topic]
             row = make_row(event, topic.topic_id, encoded, offset, topic.head_hash)
-            if db.execute(INSERT, row).rowcount == 1:
+            if db.execute(INSERT.one, row).rowcount == 1:
                 group.add(topic, row, size)
             else:
                 offset = _offset_of(db, topic, event)

@@ -16,6 +16,7 @@ from typing import Final
 
 from rumormill.core.event import Note
 from rumormill.log.errors import CorruptLogError, Finding, FindingKind
+from rumormill.log.many import Insert, delete
 from rumormill.log.reader import Log
 from rumormill.log.rows import HASH_BYTES
 from rumormill.log.schema import has_table
@@ -37,7 +38,7 @@ _CREATE: Final = """CREATE TABLE IF NOT EXISTS notes (
 _KEEP_NEWEST: Final = """DELETE FROM notes WHERE number <=
     (SELECT number FROM notes ORDER BY number DESC LIMIT 1 OFFSET ?) AND key != ?"""
 """Counts notes, not numbers: one that is written over and over pushes no other out."""
-_PUT: Final = "INSERT OR REPLACE INTO notes (key, value, seal) VALUES (?, ?, ?)"
+_PUT: Final = Insert("INSERT OR REPLACE INTO notes (key, value, seal)", 3)
 
 
 def put_notes(db: sqlite3.Connection, notes: Sequence[Note]) -> None:
@@ -46,11 +47,8 @@ def put_notes(db: sqlite3.Connection, notes: Sequence[Note]) -> None:
         return
     latest = {note.key: note.value for note in notes}
     db.execute(_CREATE)
-    for key, value in latest.items():
-        if value:
-            db.execute(_PUT, (key, value, _seal(key, value)))
-        else:
-            db.execute("DELETE FROM notes WHERE key = ?", (key,))
+    delete(db, "notes", [key for key, value in latest.items() if not value])
+    _PUT.put(db, [(key, value, _seal(key, value)) for key, value in latest.items() if value])
     db.execute(_KEEP_NEWEST, (MAX_NOTES, LATEST))
 
 
@@ -91,7 +89,7 @@ def drop_notes(log: Log, keys: Sequence[str]) -> None:
 
     def body(db: sqlite3.Connection) -> None:
         if has_table(db, "notes"):
-            db.executemany("DELETE FROM notes WHERE key = ?", [(key,) for key in keys])
+            delete(db, "notes", keys)
 
     log.change(body)
 

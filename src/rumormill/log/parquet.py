@@ -292,7 +292,7 @@ class _Importer:
                 f"topic {name!r}: the file's offset {offset} does not continue the log's history"
             )
         row = (topic.key(offset), topic.topic_id, *row[2:])
-        if self._writer.db.execute(INSERT, row).rowcount != 1:
+        if self._writer.db.execute(INSERT.one, row).rowcount != 1:
             raise ImportRefusedError(f"topic {name!r}: the id at offset {offset} is in use")
         group.add(topic, row, row_bytes(row))
         return True

@@ -17,6 +17,7 @@ import msgspec
 
 from rumormill.core.event import Position
 from rumormill.log.errors import CorruptLogError, Finding, FindingKind
+from rumormill.log.many import Insert
 from rumormill.log.reader import Log
 from rumormill.log.rows import HASH_BYTES
 from rumormill.log.schema import has_table
@@ -28,6 +29,7 @@ _CREATE: Final = """CREATE TABLE IF NOT EXISTS positions (
     seal BLOB NOT NULL,
     PRIMARY KEY (topic, name)
 )"""
+_PUT: Final = Insert("INSERT OR REPLACE INTO positions", 4)
 _SELECT: Final = "SELECT topic, name, position, seal FROM positions ORDER BY topic, name"
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Position)
@@ -38,14 +40,14 @@ def put_positions(db: sqlite3.Connection, positions: Sequence[Position]) -> None
     if not positions:
         return
     db.execute(_CREATE)
-    for each in {(each.topic, each.name): each for each in positions}.values():
-        key = (each.topic, each.name)
+    rows = []
+    for key, each in {(each.topic, each.name): each for each in positions}.items():
         if each.next_offset is None:
             db.execute("DELETE FROM positions WHERE topic = ? AND name = ?", key)
         else:
             written = _encoder.encode(each)
-            row = (*key, written, _seal(written))
-            db.execute("INSERT OR REPLACE INTO positions VALUES (?, ?, ?, ?)", row)
+            rows.append((*key, written, _seal(written)))
+    _PUT.put(db, rows)
 
 
 def read_positions(log: Log) -> list[Position]:

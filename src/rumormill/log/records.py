@@ -14,6 +14,7 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from rumormill.core.event import Kept, KeptRecord, Note, Position
+from rumormill.log.many import Insert, delete
 from rumormill.log.notes import put_notes
 from rumormill.log.positions import put_positions
 from rumormill.log.reader import Log
@@ -31,7 +32,7 @@ _CREATE: Final = """CREATE TABLE IF NOT EXISTS records (
     seal BLOB NOT NULL
 )"""
 _FIELDS: Final = "key, value, proof, since, own, source, seal"
-_PUT: Final = f"INSERT OR REPLACE INTO records ({_FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
+_PUT: Final = Insert(f"INSERT OR REPLACE INTO records ({_FIELDS})", 7)
 
 
 def put_kept(db: sqlite3.Connection, kept: Sequence[Kept | Position]) -> None:
@@ -46,12 +47,14 @@ def put_records(db: sqlite3.Connection, records: Sequence[KeptRecord]) -> None:
     if not records:
         return
     db.execute(_CREATE)
-    for record in {record.key: record for record in records}.values():
-        if record.value is None:
-            db.execute("DELETE FROM records WHERE key = ?", (record.key,))
-        else:
-            row = (record.key, record.value, record.proof, record.since, int(record.own))
-            db.execute(_PUT, (*row, record.source, _seal(*row, record.source)))
+    latest = {record.key: record for record in records}
+    delete(db, "records", [key for key, record in latest.items() if record.value is None])
+    rows = [
+        (key, record.value, record.proof, record.since, int(record.own), record.source)
+        for key, record in latest.items()
+        if record.value is not None
+    ]
+    _PUT.put(db, [(*row, _seal(*row)) for row in rows])
 
 
 def read_records(

@@ -39,6 +39,7 @@ from rumormill.log.rows import (
     INSERT,
     MARK_EVERY,
     MAX_OFFSET,
+    PUT_MARK,
     UNKNOWN_HASH,
     EventRow,
     TopicRow,
@@ -208,13 +209,12 @@ class _Builder:
         self.rows.append(new)
 
     def _copy(self, topic: TopicRow, rows: list[EventRow]) -> None:
-        self._target.executemany(INSERT, rows)
+        INSERT.put(self._target, rows)
         for row in rows:
             offset = row[0] & MAX_OFFSET
             if offset % MARK_EVERY == 0 and offset:
                 latest = topic.received_max
-                mark = (row[0], latest, seal_mark(row[0], latest))
-                self._target.execute("INSERT OR REPLACE INTO marks VALUES (?, ?, ?)", mark)
+                PUT_MARK.put(self._target, [(row[0], latest, seal_mark(row[0], latest))])
             topic.received_max = max(topic.received_max, row[7])
             size = row_bytes(row)
             topic.size += size

@@ -17,6 +17,7 @@ from typing import Any, Self, TypeAlias
 import msgspec
 
 from rumormill.core.event import Event
+from rumormill.log.many import Insert
 from rumormill.log.model import ROW_OVERHEAD_BYTES
 
 HASH_BYTES = 16
@@ -37,13 +38,9 @@ EventRow: TypeAlias = tuple[
 COLUMNS = "key, topic_id, id, author, data, parents, created, received, protocol, proof, prev, hash"
 
 
-def insert_statement(rows: int) -> str:
-    """The statement that inserts so many event rows, except those whose ids are there."""
-    places = ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"] * rows)
-    return f"INSERT INTO events ({COLUMNS}) VALUES {places} ON CONFLICT (topic_id, id) DO NOTHING"
-
-
-INSERT = insert_statement(1)
+INSERT = Insert(f"INSERT INTO events ({COLUMNS})", 12, "ON CONFLICT (topic_id, id) DO NOTHING")
+"""Except those whose ids are there."""
+PUT_MARK = Insert("INSERT OR REPLACE INTO marks", 3)
 SELECT = f"SELECT {COLUMNS} FROM events WHERE key BETWEEN ? AND ? ORDER BY key"
 SELECT_ONE = f"SELECT {COLUMNS} FROM events WHERE key = ?"
 SELECT_ID = f"SELECT {COLUMNS} FROM events WHERE topic_id = ? AND id = ?"

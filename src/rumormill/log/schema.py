@@ -13,7 +13,6 @@ import fcntl
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +21,13 @@ import msgspec
 from rumormill.log import errors, files
 from rumormill.log.index_rows import INDEX_TABLES, likely_window
 from rumormill.log.index_tree import begin_history
+from rumormill.log.many import Insert
 from rumormill.log.model import Durability, StoreConfig
 from rumormill.log.rows import (
     INSERT,
     EventRow,
     TopicRow,
     bound,
-    insert_statement,
     seal_loss,
     seal_store,
     seal_topic,
@@ -42,10 +41,6 @@ _PAGE_BYTES = 8192  # a quarter less work per group than 4096, hardly more per s
 _HEADER_STAMP_AT = 60  # SQLite's file format, 1.3: the user version, big-endian
 _HEADER_STAMPS = 2**31
 
-
-_INSERTS = tuple((size, insert_statement(size)) for size in (64, 8, 1))
-"""Many rows go in one statement, because Python's SQLite gives the interpreter away at each: a busy
-thread beside the writer would make it wait as often as there are rows."""
 
 _TABLES = (
     """CREATE TABLE store (
@@ -117,13 +112,14 @@ _TOPIC_COLUMNS = (
     "topic_id, name, first_offset, base_hash, next_offset, head_hash, bytes, received_max,"
     " generation"
 )
-_PUT_TOPIC = (
-    f"INSERT INTO topics ({_TOPIC_COLUMNS}, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-    " ON CONFLICT (topic_id) DO UPDATE SET first_offset = excluded.first_offset,"
+_PUT_TOPICS = Insert(
+    f"INSERT INTO topics ({_TOPIC_COLUMNS}, seal)",
+    10,
+    "ON CONFLICT (topic_id) DO UPDATE SET first_offset = excluded.first_offset,"
     " base_hash = excluded.base_hash, next_offset = excluded.next_offset,"
     " head_hash = excluded.head_hash, bytes = excluded.bytes,"
     " received_max = excluded.received_max, generation = excluded.generation,"
-    " seal = excluded.seal"
+    " seal = excluded.seal",
 )
 _TopicTuple = tuple[int, str, int, bytes, int, bytes, int, float, int]
 
@@ -401,20 +397,12 @@ def rollback(db: sqlite3.Connection) -> None:
 
 def put_events(db: sqlite3.Connection, rows: Sequence[EventRow]) -> int:
     """Insert rows in order; return how many of their ids were new."""
-    if len(rows) == 1:
-        return db.execute(INSERT, bound(rows[0])).rowcount
-    new = start = 0
-    for size, statement in _INSERTS:
-        while len(rows) - start >= size:
-            values = tuple(chain.from_iterable(map(bound, rows[start : start + size])))
-            new += db.execute(statement, values).rowcount
-            start += size
-    return new
+    return INSERT.put(db, [bound(row) for row in rows])
 
 
 def put_topics(db: sqlite3.Connection, rows: Iterable[TopicRow]) -> None:
     """Write topics' own records, each with its seal."""
-    db.executemany(_PUT_TOPIC, [(*msgspec.structs.astuple(row), seal_topic(row)) for row in rows])
+    _PUT_TOPICS.put(db, [(*msgspec.structs.astuple(row), seal_topic(row)) for row in rows])
 
 
 def get_topic(db: sqlite3.Connection, name: str) -> TopicRow | None:

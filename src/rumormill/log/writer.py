@@ -32,7 +32,7 @@ from rumormill.log.heads import Upkeep
 from rumormill.log.inserts import KnownIdError, Places, Put, insert_each, insert_new
 from rumormill.log.model import Appended, Durability, StoreConfig
 from rumormill.log.records import put_kept
-from rumormill.log.rows import Group, TopicRow
+from rumormill.log.rows import PUT_MARK, Group, TopicRow
 from rumormill.log.schema import put_stamp, put_topics, put_unwitnessed, rollback
 
 _log = logging.getLogger("rumormill.log")
@@ -46,7 +46,6 @@ histories waits for fewer, which is some ten milliseconds, and who appends waits
 _AT_ONCE_EVENTS, _AT_ONCE_BYTES = 256, 512 * 1024
 """What a caller may commit itself: our choice, some 3 ms. To wake another thread, and to be woken
 by it, takes longer than to commit an event or two."""
-_PUT_MARK = "INSERT OR REPLACE INTO marks VALUES (?, ?, ?)"
 
 
 class Writer:
@@ -251,7 +250,7 @@ class Writer:
                     self.db.execute("COMMIT" if group.noted else "ROLLBACK")
                     return
                 if group.marks:
-                    self.db.executemany(_PUT_MARK, group.marks)
+                    PUT_MARK.put(self.db, group.marks)
                 self.commit(group.changed.values())
             except (sqlite3.Error, OSError) as error:
                 rollback(self.db)

@@ -32,6 +32,7 @@ from rumormill.node.moving import Moving
 from rumormill.node.pending_sends import Dialler, PendingSends
 from rumormill.node.queries import Queries
 from rumormill.node.readers import Readers, unsent
+from rumormill.node.serving import Serving
 from rumormill.node.timers import Timers
 from rumormill.protocols.registry import Hooks, ProtocolSpec, QuerySpec
 from rumormill.sync import peer as sync_peer
@@ -284,7 +285,7 @@ class Driver:
 
     def _unsent(self) -> dict[Connection, int]:
         queries = self.sync_queries, self.queries
-        return unsent(self._swarm, self.channels, [each.unsent for each in queries if each])
+        return unsent(self._swarm, self.channels, [each.serving.unsent for each in queries if each])
 
     def on_channel_open(self, channel: Channel) -> None:
         """Our stream to a peer is open: it is a peer of the protocol now."""
@@ -457,11 +458,11 @@ class Driver:
     def _decline(self, effect: effects.Decline) -> None:
         self._asked_for(effect.number).decline(effect)
 
-    def _asked_for(self, number: int) -> Queries:
+    def _asked_for(self, number: int) -> Serving:
         """Where a peer's question came from."""
         if self.queries is not None and number < _SYNC_NUMBERS:
-            return self.queries
-        return self.sync_queries
+            return self.queries.serving
+        return self.sync_queries.serving
 
     def _end_command(self, effect: effects.Outcome) -> None:
         waiting = self._commands.get(effect.number)

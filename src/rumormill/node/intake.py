@@ -126,6 +126,7 @@ class Intake:
         """The sum of these."""
         journal.on_room = self._release_all
         journal.more_comes = lambda: bool(swarm.turns)
+        swarm.turns.others_work = lambda: journal.in_flight > 0
 
     def charge(self, peer: PeerId, event: Event, now: float) -> None:
         """Charge a peer for what it has us store."""

@@ -42,7 +42,7 @@ from rumormill.node.receipts import Receipts
 from rumormill.node.subscription import Subscription
 from rumormill.node.taken import DISK_FULL, LOG_BUSY, Taken, halves, misfits, regrets
 from rumormill.node.topic_access import TopicAccess
-from rumormill.node.waiting_notes import WaitingNotes
+from rumormill.node.waiting_notes import WaitingNotes, awaited
 
 CLOSED: Final = "the node is closed"
 
@@ -111,8 +111,9 @@ class Journal:
         self.refusal: StoreError | None = None
         """Why the machine is being told that barriers are not stored."""
         self._waiting: list[Taken] = []
-        self.notes, self.delays = WaitingNotes(), Delays()
-        self._in_flight = self._waiting_bytes = self._put_off = 0
+        self.notes, self.delays = WaitingNotes(self._schedule), Delays()
+        self.in_flight = self._waiting_bytes = self._put_off = 0
+        """How many batches are with the log, and what waits meanwhile."""
         self.taken = self._settled = 0
         """How many events and notes were taken, and of how many of them the fate is known."""
         self.reader, self.numbers = LogReader(log), Numbers(log)
@@ -262,7 +263,6 @@ class Journal:
     def keep_note(self, effect: KeepNote) -> None:
         """Keep a note or a record of the machine's own."""
         self.taken += self.notes.add(effect.note)
-        self._schedule()
 
     def is_full(self) -> bool:
         """Whether so much waits for the log that peers should not send more."""
@@ -280,7 +280,7 @@ class Journal:
         """Give the log what came since it was given the last batch, if it is done with that."""
         self.publications.give()
         self._flush_scheduled = False
-        if self._in_flight:
+        if self.in_flight:
             return
         few = not self._unsaid_events and len(self._waiting) < _ENOUGH
         if few and self._put_off < _PUT_OFF and self.more_comes():
@@ -321,7 +321,7 @@ class Journal:
             self._fail(batch, error)
             self._note_progress()
         else:
-            self._in_flight += 1
+            self.in_flight += 1
             if places is not None:
                 self._on_told(self._on_done, (batch, notes), places)
 
@@ -344,7 +344,7 @@ class Journal:
             self._loop.call_soon_threadsafe(self._on_told, *told)
 
     def _on_told(self, then: Callable[..., None], args: tuple[Any, ...], outcome: Outcome) -> None:
-        self._in_flight -= 1
+        self.in_flight -= 1
         then(*args, outcome)
         self._note_progress()
 
@@ -353,7 +353,7 @@ class Journal:
             self._settled += self.notes.lose(notes, outcome)
             self._fail(batch, outcome)
         else:
-            self._settled += len(notes)
+            self._settled += awaited(notes)
             self.notes.trouble = None
             self.numbers.noted()
             self._hand_out(batch, outcome)
@@ -444,7 +444,7 @@ class Journal:
         except StoreError as error:
             self._lose([*piece, *(taken for rest in pieces for taken in rest)], error)
         else:
-            self._in_flight += 1
+            self.in_flight += 1
 
     def _on_piece(
         self, piece: list[Taken], pieces: list[list[Taken]], too_large: float, outcome: Outcome
@@ -473,7 +473,7 @@ class Journal:
 
     def _note_progress(self) -> None:
         """Let `drain` look again, the next batch go, and reads that waited for appends begin."""
-        if self._waiting or self.notes:
+        if self._waiting or self.notes.pressing:
             self._schedule()
         self.reader.go_on(self._settled)
         if self._drained is not None and not self._drained.done():
@@ -486,8 +486,9 @@ class Journal:
     async def drain(self) -> None:
         """Wait until everything that was taken is safe or has failed."""
         self.publications.give()
-        while (self._waiting or self.notes or self._in_flight) and self.failure is None:
+        while (self._waiting or self.notes or self.in_flight) and self.failure is None:
             self._drained = self._loop.create_future()
+            self.notes.press()
             await self._drained
 
     def stop(self) -> None:
