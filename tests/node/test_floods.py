@@ -630,6 +630,21 @@ def test_those_that_bring_nothing_new_make_room_for_the_log(
     run(story)
 
 
+def test_no_commit_is_put_off_for_those_that_bring_nothing_new() -> None:
+    """A burst of events is worth waiting for, junk is not."""
+
+    async def story() -> None:
+        async with Node(None) as node:
+            line, more_comes = node._swarm.turns, node._journal.more_comes
+            line.line_up(int, fruitful=False)
+            assert not more_comes()
+            line.line_up(int, fruitful=True)
+            assert more_comes()
+            await until(lambda: not more_comes(), "both have had their turn")
+
+    run(story)
+
+
 def test_nobody_rests_when_the_log_does() -> None:
     """The line asks before each turn whether the log is at work, and goes on if it is not."""
 

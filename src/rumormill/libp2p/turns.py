@@ -87,28 +87,25 @@ class Turns:
         self.others_work: Callable[[], bool] = lambda: False
         """Whether another thread is at work that those are to make room for who bring nothing."""
         self._line: deque[tuple[Callable[[], None], bool]] = deque()
-        self._fruitful = self._rests = 0
+        self.fruitful = self._rests = 0
         """How many in the line have brought what is new, and the rests since the last turn."""
         self._loop = asyncio.get_running_loop()
-
-    def __bool__(self) -> bool:
-        return bool(self._line)
 
     def line_up(self, take_turn: Callable[[], None], *, fruitful: bool) -> None:
         """Call `take_turn` when all that wait already have had theirs."""
         self._line.append((take_turn, fruitful))
-        self._fruitful += fruitful
+        self.fruitful += fruitful
         if len(self._line) == 1:
             self._loop.call_soon(self._next)
 
     def _next(self) -> None:
-        if not self._fruitful and self._rests < RESTS and self.others_work():
+        if not self.fruitful and self._rests < RESTS and self.others_work():
             self._rests += 1
             self._loop.call_later(REST, self._next)
             return
         self._rests = 0
         take_turn, fruitful = self._line.popleft()
-        self._fruitful -= fruitful
+        self.fruitful -= fruitful
         if self._line:
             self._loop.call_soon(self._next)
         take_turn()

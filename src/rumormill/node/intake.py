@@ -125,7 +125,7 @@ class Intake:
         self.unfinished = 0
         """The sum of these."""
         journal.on_room = self._release_all
-        journal.more_comes = lambda: bool(swarm.turns)
+        journal.more_comes = lambda: swarm.turns.fruitful > 0
         swarm.turns.others_work = lambda: journal.in_flight > 0
 
     def charge(self, peer: PeerId, event: Event, now: float) -> None:
