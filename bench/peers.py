@@ -21,7 +21,9 @@ rumormill and the floor make a publisher wait when a receiver falls behind, so t
 that of a burst. The others drop instead: theirs is that of the highest rate at which nothing is
 lost, after a warm-up. Because a burst lets messages share work, 1 -> 1 is also measured at one
 moderate rate that every system but py-libp2p keeps, and at 100 messages a second, where nothing is
-shared: there latencies are taken as well. In the mesh rumormill is measured with `trunk` on, too.
+shared: there latencies are taken as well, from when a message was due. In Python, Go and Rust a
+clock of the system says when that is, because timers of asyncio and of Go are up to a millisecond
+late, whatever is published. In the mesh rumormill is measured with `trunk` on, too.
 
 `--quick` measures rumormill and the floor only, in two minutes. js and py are looked for where
 `RUMORMILL_INTEROP_CACHE` says, or where the interop tests install them; go and rust are built there
