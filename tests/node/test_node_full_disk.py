@@ -15,6 +15,7 @@ from rumormill.core.trace import UndeliverableMessage
 from rumormill.log.errors import DiskFullError, StoreError, StoreFailedError
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import StoreConfig
+from rumormill.node import log_reader
 from rumormill.node.node import Node
 from rumormill.node.taken import DISK_FULL
 from trace_log import TraceLog
@@ -69,6 +70,43 @@ def test_a_subscription_that_finds_the_disk_full_fails_and_can_be_made_again(
             await node.subscribe("late")
         async with Node(tmp_path, resume=True) as node:
             assert "late" in node._driver.machine.view().subscriptions
+
+    run(story)
+
+
+def test_a_subscription_says_that_the_disk_was_full_when_it_is_not_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What else is stored before the subscriber is told does not hide why it was refused."""
+
+    async def story() -> None:
+        async with Node(tmp_path) as node:
+            stored = threading.Event()
+            loop, append_soon, read_notes = (
+                asyncio.get_running_loop(),
+                EventLog.append_soon,
+                log_reader.read_notes,
+            )
+
+            def full_for_notes(log: EventLog, events: Any, notes: Any, *rest: Any) -> Any:
+                if notes:
+                    raise DiskFullError("no room left")
+                return append_soon(log, events, notes, *rest)
+
+            def read_late(*query: Any) -> Any:
+                assert stored.wait(20)
+                return read_notes(*query)
+
+            with monkeypatch.context() as patch:
+                patch.setattr(EventLog, "append_soon", full_for_notes)
+                patch.setattr(log_reader, "read_notes", read_late)
+                subscribing = loop.create_task(node.subscribe("late"))
+                await until(lambda: node._journal.notes.trouble, "the note was refused")
+                patch.setattr(EventLog, "append_soon", append_soon)
+                await node.publish(TOPIC, b"small")
+                stored.set()
+                with pytest.raises(DiskFullError, match="no room left"):
+                    await subscribing
 
     run(story)
 

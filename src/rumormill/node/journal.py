@@ -354,7 +354,6 @@ class Journal:
             self._fail(batch, outcome)
         else:
             self._settled += awaited(notes)
-            self.notes.trouble = None
             self.numbers.noted()
             self._hand_out(batch, outcome)
 

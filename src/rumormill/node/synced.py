@@ -18,7 +18,7 @@ from rumormill.log.event_log import EventLog
 from rumormill.log.notes import read_notes
 from rumormill.node.driver import Driver
 from rumormill.sync.copies import CountCopies
-from rumormill.sync.following import Remember
+from rumormill.sync.following import NOT_KEPT, Remember
 from rumormill.sync.wishes import SyncNow, SyncReport
 
 _HISTORIES: Final[dict[str, float | None]] = {"missed": None, "all": 0.0, "none": math.inf}
@@ -69,7 +69,8 @@ async def remembered(driver: Driver, topic: Topic) -> None:
         await driver.command(Remember(topic))
     except LocalError as error:
         journal = driver.journal
-        raise journal.failure or journal.notes.trouble or error from None
+        trouble = journal.notes.trouble if NOT_KEPT in str(error) else None
+        raise journal.failure or trouble or error from None
 
 
 async def with_copies(driver: Driver, receipt: Receipt, copies: int, seconds: float) -> Receipt:

@@ -37,7 +37,7 @@ class WaitingNotes:
         self.lost = 0
         """Records that were not written."""
         self.trouble: StoreError | None = None
-        """Why the log did not take the last ones; None if it did."""
+        """Why the log did not take some, when that happened last."""
         self._notes: list[Kept] = []
         self._records: deque[KeptRecord] = deque()
         self._bytes = 0

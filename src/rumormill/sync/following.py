@@ -18,7 +18,7 @@ from rumormill.core.ids import Topic
 from rumormill.core.inputs import Loaded
 
 _NOTE_PREFIX: Final = "sync/"
-_NOT_KEPT: Final = "the log could not keep since when the topic is followed"
+NOT_KEPT: Final = "the log could not keep since when the topic is followed"
 
 
 class Remember(msgspec.Struct, frozen=True):
@@ -95,7 +95,7 @@ class Following:
         if not known:  # whoever subscribes again has it kept again
             del self._ever[topic]
             self._take([note for note in loaded.notes if note.key == _NOTE_PREFIX + topic])
-        effects.append(Outcome(command, error="" if known else f"{topic!r}: {_NOT_KEPT}"))
+        effects.append(Outcome(command, error="" if known else f"{topic!r}: {NOT_KEPT}"))
         return True
 
     def subscribe(self, topic: Topic, since: float | None, now: float, effects: Effects) -> bool:
