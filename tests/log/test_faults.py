@@ -492,6 +492,7 @@ def test_after_a_repair_lost_offsets_stay_empty_and_are_named(home, tmp_path):
         assert log.verify().ok
         log.retain({"news": Retention(max_events=1)}, now=0.0)
         assert log.topic("news").first_offset == 200
+        assert log.topics() == [log.topic("news")]
         assert log.losses("news") == []
     with EventLog(home) as log:
         assert log.verify().ok

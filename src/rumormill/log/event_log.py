@@ -133,9 +133,12 @@ class EventLog:
         deleted = {name: retainer.run(name, policy, now) for name, policy in policies.items()}
         for name in deleted:
             info = self.writer().topics.get(name)
-            bars = self._barred.get(name)
-            if info is not None and bars:
-                self._barred[name] = [bar for bar in bars if bar.end > info.first_offset]
+            bars = self._barred.get(name, [])
+            left = [bar for bar in bars if info is None or bar.end > info.first_offset]
+            if left:
+                self._barred[name] = left
+            else:
+                self._barred.pop(name, None)
         return deleted
 
     # Reading
@@ -150,7 +153,7 @@ class EventLog:
                 finding = errors.Finding(errors.FindingKind.UNREADABLE, detail=detail)
                 raise errors.CorruptLogError(finding.sentence(), (finding,))
         infos = {row.name: self._info(row) for row in rows.values()}
-        for name, bars in self._barred.items():
+        for name, bars in list(self._barred.items()):  # which retention may change meanwhile
             infos.setdefault(name, TopicExtent(name, bars[0].start, bars[-1].end, 0, b""))
         return [*infos.values()]
 
