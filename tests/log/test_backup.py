@@ -23,7 +23,7 @@ from rumormill.log import (
     repair,
     restore,
 )
-from rumormill.log.keeping import set_aside
+from rumormill.log.keeping import read_on, set_aside
 from small_disk import run_on_small_disk
 from store_samples import damage, fill, make_event, read_all
 
@@ -259,6 +259,21 @@ def test_reading_by_time_goes_on_behind_what_a_repair_gave_up(home: Path) -> Non
         found = log.read_since("news", times[5])
         assert [event.offset for event in found] == [5, 6, *range(8, 20)]
         assert [event.offset for event in log.read_since("news", times[7])] == [*range(8, 20)]
+
+
+def test_reading_by_time_goes_on_behind_losses_side_by_side(home: Path) -> None:
+    """Of two repairs, the second gave up the event behind what the first did."""
+    with EventLog(home) as log:
+        fill(log, 20)
+    damage(home, 7)
+    assert not repair(home).ok
+    damage(home, 7, epoch=2)  # which is that at offset 8 now
+    assert not repair(home).ok
+    with EventLog(home) as log:
+        assert log.losses("news") == [(7, 8), (8, 9)]
+        found = log.read_since("news", 0.0)
+        assert [event.offset for event in found] == [*range(7), *range(9, 20)]
+        assert read_on(log, "news", 7, 1)[0] == 9
 
 
 @pytest.mark.parametrize("what", ["restore", "repair"])

@@ -317,5 +317,8 @@ def _merge(findings: list[Finding], new: Finding) -> None:
 
 
 def behind_loss(losses: Sequence[tuple[int, int]], offset: int) -> int:
-    """The offset, or the end of the loss that it lies in."""
-    return next((end for start, end in losses if start <= offset < end), offset)
+    """The offset, or the end of the losses that it lies in: one may begin where another ends."""
+    for start, end in losses:
+        if start <= offset < end:
+            offset = end
+    return offset
