@@ -13,7 +13,7 @@ from rumormill.log import (
     import_parquet,
     repair,
 )
-from store_samples import fill, make_event, read_all
+from store_samples import damage, fill, make_event, read_all
 
 pytest.importorskip("pyarrow")
 
@@ -81,6 +81,22 @@ def test_losses_are_exported_and_imported_as_losses(home, other, tmp_path):
         assert other.losses("news") == log.losses("news") == [(30, 60)]
         assert other.read("news", 60) == log.read("news", 60)
         assert other.verify().ok
+
+
+def test_losses_side_by_side_are_taken_for_one(home, other, tmp_path):
+    """Two repairs gave up two events next to each other."""
+    with EventLog(home) as log:
+        fill(log, 10)
+    for epoch in (1, 2):
+        damage(home, 4, epoch)
+        repair(home)
+    with EventLog(home) as log:
+        assert log.losses("news") == [(4, 5), (5, 6)]
+        export_parquet(log, tmp_path / "log.parquet")
+        import_parquet(other, tmp_path / "log.parquet")
+        assert other.topics() == log.topics()
+        assert other.losses("news") == [(4, 6)]
+        assert other.read_since("news", 0.0) == log.read_since("news", 0.0)
 
 
 def test_a_changed_file_is_refused_before_anything_is_written(log, other, tmp_path):

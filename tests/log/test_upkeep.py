@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from rumormill.core.history import BEGIN, END
 from rumormill.log import EventLog, StoreConfig, backup, compact, repair, restore
 from rumormill.log.model import Durability, Retention
+from rumormill.log.parquet import export_parquet, import_parquet
 from store_samples import make_event
 
 CONFIG = StoreConfig(durability=Durability.OS)
@@ -124,6 +125,15 @@ class Upkeep(RuleBasedStateMachine):
             topic.next = max(topic.next, was.next)
 
     @rule()
+    def take_elsewhere(self) -> None:
+        """A file of the log makes the same of an empty one."""
+        file = Path(self.folder.name, "file.parquet")
+        export_parquet(self.log, file)
+        with tempfile.TemporaryDirectory() as home, EventLog(home, CONFIG) as other:
+            import_parquet(other, file)
+            self.check(other)
+
+    @rule()
     def open_again(self) -> None:
         """Nothing of it is forgotten."""
         self.log.close()
@@ -138,19 +148,23 @@ class Upkeep(RuleBasedStateMachine):
 
     @invariant()
     def the_log_is_as_the_model_says(self) -> None:
-        assert {each.name: (each.first_offset, each.next_offset) for each in self.log.topics()} == {
+        self.check(self.log)
+
+    def check(self, log: EventLog) -> None:
+        """A log has what it should have."""
+        assert {each.name: (each.first_offset, each.next_offset) for each in log.topics()} == {
             name: (topic.first, topic.next) for name, topic in self.topics.items()
         }
         for name, topic in self.topics.items():
-            found = self.log.read_since(name, 0.0, 10_000)
+            found = log.read_since(name, 0.0, 10_000)
             assert {each.offset: each.id for each in found} == topic.events
-            lost = [at for span in self.log.losses(name) for at in range(*span)]
+            lost = [at for span in log.losses(name) for at in range(*span)]
             assert [at for at in lost if at >= topic.first] == topic.lost
-            with self.log.histories() as histories:
+            with log.histories() as histories:
                 history = histories.history(name)
                 count = 0 if history is None else history.summary(BEGIN, END).count
                 assert count == len(topic.events)
-        assert self.log.verify().ok
+        assert log.verify().ok
 
 
 Upkeep.TestCase.settings = settings(max_examples=20, stateful_step_count=20, deadline=None)

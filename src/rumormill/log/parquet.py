@@ -26,7 +26,7 @@ from rumormill.log.errors import (
 )
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import check_event, check_topic
-from rumormill.log.reader import hash_at
+from rumormill.log.reader import behind_loss, hash_at
 from rumormill.log.rows import (
     INSERT,
     MAX_OFFSET,
@@ -226,11 +226,9 @@ def _verify(
 
 
 def _after_loss(extent: _Extent, offset: int, prev: bytes) -> tuple[int, bytes]:
-    """Step over a recorded loss; nothing links across it."""
-    for start, end in extent.losses:
-        if start <= offset < end:
-            return end, b""
-    return offset, prev
+    """Step over recorded losses; nothing links across them."""
+    behind = behind_loss(extent.losses, offset)
+    return (offset, prev) if behind == offset else (behind, b"")
 
 
 class _Importer:
