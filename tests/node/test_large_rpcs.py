@@ -10,9 +10,13 @@ from hostile_peer import MESHSUB, HostilePeer
 from live_nodes import run, until
 from rumormill import Node
 from rumormill.libp2p import turns
+from rumormill.overlay.patricia import Prefix
 from rumormill.protocols.pubsub.codec import encode_rpc
 from rumormill.protocols.pubsub.messages import Control, Message, Rpc, SubOpts
 from rumormill.protocols.pubsub.split import parts_of
+from rumormill.protocols.skipring import messages as skipring
+from rumormill.protocols.skipring.envelope import Publication
+from rumormill.protocols.skipring.messages import PublishBundle, PublishNew, Want
 from rumormill.wire.frames import frame
 
 MANY = 1000
@@ -29,6 +33,20 @@ def test_the_parts_of_an_rpc_mean_the_same_one_after_the_other() -> None:
     assert first.publish + second.publish + third.publish == messages
     small = Rpc(subscriptions, messages[:PART], control)
     assert [*parts_of(small)] == [small]
+
+
+def test_the_parts_of_a_bundle_are_bundles_and_the_last_says_what_is_left() -> None:
+    """None of them is so small that it would be flooded on."""
+    made = tuple(Publication("news", b"me", number, b"") for number in range(1024))
+    rest = (Want(Prefix(0, 1)),)
+    parts = skipring.parts_of(PublishBundle("news", made[:1000], rest))
+    assert [len(each.carried) for each in parts] == [250] * 4
+    assert [each.rest for each in parts if isinstance(each, PublishBundle)] == [(), (), (), rest]
+    assert sum((each.carried for each in parts), ()) == made[:1000]
+    few = skipring.parts_of(PublishBundle("news", made[:257]))
+    assert [len(each.carried) for each in few] == [128, 129]
+    for whole in (PublishBundle("news", made[:256], rest), PublishNew("news", made[0])):
+        assert [*skipring.parts_of(whole)] == [whole]
 
 
 def test_others_have_their_turn_in_the_middle_of_a_large_rpc(
