@@ -26,7 +26,6 @@ from rumormill.core import trace
 from rumormill.core.event import Event as JudgedEvent
 from rumormill.core.ids import PeerId
 from rumormill.log.errors import OffsetAheadError
-from rumormill.wire.keys import PrivateKey
 from trace_log import TraceLog
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -110,24 +109,6 @@ def test_the_key_file_is_private_and_a_public_one_is_refused(tmp_path: Path) -> 
         key.chmod(0o644)
         with pytest.raises(LocalError, match="chmod 600"):
             await Node(tmp_path).start()
-
-    run(main)
-
-
-def test_a_key_file_that_leads_nowhere_is_no_new_identity(tmp_path: Path) -> None:
-    """Nothing is made at the end of the link, and the error says what to do."""
-    home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
-    home.mkdir()
-    (home / "identity.key").symlink_to(elsewhere)
-
-    async def main() -> None:
-        with pytest.raises(LocalError, match=r"identity\.key is a link .* bring the key back"):
-            await Node(home).start()
-        assert not elsewhere.exists()
-        elsewhere.write_bytes(PrivateKey(bytes(32)).encode())
-        elsewhere.chmod(0o600)
-        async with Node(home) as node:
-            assert node.id == bytes(PrivateKey(bytes(32)).peer_id)
 
     run(main)
 
