@@ -46,6 +46,7 @@ from rumormill.sync.messages import (
 from rumormill.wire.envelope import encode_envelope
 from rumormill.wire.frames import frame
 from rumormill.wire.keys import PrivateKey
+from rumormill.wire.protobuf import varint
 
 TOPIC = "honest"
 OLD, CLOSED, SECRET, ASKED, PATTERN = "old", "closed", "secret", "asked", "swarm/#"
@@ -90,6 +91,10 @@ def requests(key: PrivateKey, count: int) -> bytes:
 
 def ids(count: int) -> tuple[bytes, ...]:
     return tuple(secrets.token_bytes(40) for _ in range(count))
+
+
+def field(number: int, data: bytes) -> bytes:
+    return varint(number << 3 | 2) + varint(len(data)) + data
 
 
 def junk_of(name: str) -> bytes:
@@ -145,6 +150,9 @@ PUBSUB_FLOODS: dict[str, Callable[[PrivateKey], bytes]] = {
     "IDONTWANT": lambda _: rpcs(*(Rpc(control=Control(idontwant=ids(20))) for _ in range(100))),
     "forged messages": lambda _: rpcs(*(Rpc(publish=(forged(n),)) for n in range(300))),
     "one message again": lambda key: rpcs(Rpc(publish=(signed(key, 0),))) * 300,
+    "long IHAVE": lambda _: rpcs(Rpc(control=Control(ihave=(IHave(TOPIC, ids(20_000)),)))),
+    "one subscription again": lambda _: rpcs(Rpc(subscriptions=(SubOpts(True, TOPIC),) * 5000)),
+    "unknown fields": lambda _: frame(field(1000, bytes(1_000_000))),
     "PRUNE": lambda _: rpcs(
         *(Rpc(control=Control(prune=(Prune(TOPIC, (), 2**40),))) for _ in range(2000))
     ),

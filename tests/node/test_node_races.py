@@ -18,6 +18,7 @@ from rumormill.node.identity import load_or_create_key
 from rumormill.node.log_reader import read_history
 from rumormill.node.node import Node
 from rumormill.node.synced import followed_topics
+from rumormill.wire.keys import PrivateKey
 
 TOPIC = "news"
 
@@ -234,3 +235,15 @@ def test_a_key_that_finds_no_room_leaves_nothing(
             load_or_create_key(tmp_path / "identity.key")
     assert found
     assert not list(tmp_path.iterdir())
+
+
+def test_a_key_file_that_leads_nowhere_is_no_new_identity(tmp_path: Path) -> None:
+    """Nothing is made at the end of the link, and the error says what to do."""
+    path, elsewhere = tmp_path / "identity.key", tmp_path / "elsewhere"
+    path.symlink_to(elsewhere)
+    with pytest.raises(LocalError, match=r"identity\.key is a link .* bring the key back"):
+        load_or_create_key(path)
+    assert not elsewhere.exists()
+    elsewhere.write_bytes(PrivateKey(bytes(32)).encode())
+    elsewhere.chmod(0o600)
+    assert load_or_create_key(path).peer_id == PrivateKey(bytes(32)).peer_id

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from parlour import MAX_MESSAGE, PARLOUR, QUERY, ask, guest, tell_where
 from live_nodes import HonestPair, honest_pair, run, take, until
 from rumormill.core.errors import LocalError
 from rumormill.core.inputs import Answered, Asked
+from rumormill.libp2p import turns
 from rumormill.libp2p.circuit import HOP, Hop, HopMessage
 from rumormill.libp2p.dialogue import Dialogue
 from rumormill.node import intake, serving
@@ -305,6 +307,37 @@ def test_one_peers_questions_are_bounded() -> None:
             await until(lambda: ann.refusals.get("too-many-questions"), "it was counted")
             driver: Any = ann._driver
             assert len(driver.queries.serving._asked) <= 20
+
+    run(story)
+
+
+@pytest.mark.parametrize("after", [5, 16])
+def test_what_waits_for_a_turn_goes_with_its_stream(
+    monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    """The stream of who has most is given up while others have their turn: its questions are put no
+    more, and nothing of the one that has come in part is counted for ever."""
+    for length in ("TURN", "LONG_TURN", "LEAST_TURN"):
+        monkeypatch.setattr(turns, length, -1.0)
+
+    async def story() -> None:
+        async with Node(None, protocol=PARLOUR) as ann, HostilePeer() as peer:
+            await peer.connect(ann)
+            part = frame(b"echo".ljust(DATA))[: DATA // 2]
+            peer.open(QUERY, frame(b"echo") * 16 + part)
+            asked = partial(guest(ann).heard, Asked)
+            while len(asked()) < after:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            swarm: Any = ann._swarm
+            (connection,) = swarm.connections.values()
+            assert connection._late is not None, "it waits for its next turn"
+            connection._late.reset()
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert connection._late is None
+            assert len(asked()) == after
+            driver: Any = ann._driver
+            assert (driver.queued_bytes, driver.queries.serving.unsent) == (0, {})
 
     run(story)
 

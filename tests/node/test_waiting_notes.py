@@ -98,3 +98,18 @@ def test_beyond_the_bound_records_are_lost_and_counted() -> None:
         assert (story.notes.lost, story.notes.trouble) == (5, trouble)
 
     run(story)
+
+
+def test_what_was_put_back_waits_for_nothing_else_to_come() -> None:
+    """The log refused the events beside it: it goes with the next batch, if need be alone."""
+
+    async def story() -> None:
+        story = Story()
+        story.notes.add(record(1))
+        await asyncio.sleep(3 * waiting_notes._DELAY)
+        story.notes.put_back(story.notes.take())
+        assert story.notes.pressing
+        assert story.notes.take() == [record(1)]
+        assert not story.notes.pressing
+
+    run(story)

@@ -308,7 +308,7 @@ class Connection(asyncio.BufferedProtocol, asyncio.Protocol):
         try:
             if data:
                 stream.receive(data)
-            elif stream.handler is not None:
+            elif stream.handler is not None and stream.id in self._streams:
                 stream.handler.on_data(stream, b"")
         except PeerError as error:
             self._owner.count(error.reason)

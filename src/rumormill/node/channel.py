@@ -11,8 +11,10 @@ large and recent is then taken to be the cause, and is not sent to it again.
 
 from asyncio import TimerHandle, get_running_loop
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
+
+from msgspec.structs import replace
 
 from rumormill.core import trace
 from rumormill.core.errors import DecodeError, LimitError, LocalError
@@ -23,8 +25,8 @@ from rumormill.libp2p.connection import RETIRED, Connection
 from rumormill.libp2p.stream import ENDED, REFUSED, Stream, StreamHandler
 from rumormill.libp2p.turns import Turn
 from rumormill.node.config import NodeConfig
+from rumormill.node.incoming import Incoming, Read
 from rumormill.node.intake import Intake
-from rumormill.wire.frames import FrameReader
 
 NOT_CONNECTED = "not connected"
 QUEUE_FULL = "queue full"
@@ -96,6 +98,7 @@ class _Owner(MachineSide, Protocol):
     max_frame: int
     limits: dict[PeerId, int]
     decode: Callable[[bytes], WireMessage]
+    parts: Callable[[WireMessage], Sequence[WireMessage]]
     on_change: Callable[[], None]
     intake: Intake
 
@@ -158,6 +161,11 @@ class Channel(StreamHandler):
         self._early: list[tuple[Stream, WireMessage]] = []
         self._delay = driver.config.stream_retry_first
         self._retry: TimerHandle | None = None
+
+    @property
+    def max_frame(self) -> int:
+        """How long an RPC of the peer may be."""
+        return self.driver.max_frame
 
     @property
     def open(self) -> bool:
@@ -400,7 +408,7 @@ class Channel(StreamHandler):
 
     # The peer's stream: receiving.
 
-    def accept(self, stream: Stream) -> "Incoming":
+    def accept(self, stream: Stream) -> Incoming:
         """Take a stream that the peer opened, in place of the oldest when there are too many."""
         self._incoming[stream] = None
         if len(self._incoming) > _INCOMING_STREAMS:
@@ -413,19 +421,31 @@ class Channel(StreamHandler):
             self._start_later()
         return Incoming(self)
 
-    def receive(self, stream: Stream, frames: list[bytes]) -> int:
+    def receive(self, stream: Stream, arrived: Sequence[Read]) -> int:
         """Hand on what arrived, or keep it until our own stream is open; return how much of it.
 
         That is all of it, unless the connection's turn is over before.
         """
-        messages = map(self.driver.decode, frames)
+        decode = self.driver.decode
+        messages = (decode(each) if isinstance(each, bytes) else each for each in arrived)
         if self.protocol and not self._early:
             return self.driver.receive(self.peer, messages, stream.connection.turn)
         self._early.extend((stream, message) for message in messages)
         if len(self._early) > _HELD_MESSAGES:
             raise DecodeError("too-early", "a flood before the streams were open")
         stream.hold()
-        return len(frames)
+        return len(arrived)
+
+    def parts(self, frame: bytes) -> list[Read]:
+        """A large RPC in parts, each of which is a turn's work at most."""
+        message = self.driver.decode(frame)
+        parts = self.driver.parts(message)
+        if len(parts) > 1:
+            return [*parts]
+        # What it has besides what we read of it was sent, too.
+        meta = message.meta
+        message.cached_meta = replace(meta, size=max(meta.size, len(frame)))
+        return [message]
 
     def pace(self, stream: Stream) -> None:
         """Stop reading from a stream for a while, where there is a reason to."""
@@ -457,44 +477,3 @@ class Channel(StreamHandler):
             self._stream.reset()
         elif self._resuming and not self._incoming:
             self._lose(ENDED)
-
-
-class Incoming(StreamHandler):
-    """Reads RPCs from a stream that the peer opened."""
-
-    def __init__(self, channel: Channel) -> None:
-        self.channel = channel
-        self._reader = FrameReader(channel.driver.max_frame)
-        self._frames: list[bytes] = []  # those that wait for the connection's next turn
-        self._part = 0  # bytes of an RPC that has come in part
-
-    @property
-    def unread(self) -> bool:
-        """Whether RPCs wait to be read."""
-        return bool(self._frames or self._reader.unread)
-
-    def on_data(self, stream: Stream, data: bytes) -> None:
-        """Cut frames and hand them on, until they are done or the connection's turn is over."""
-        stream.connection.active = True
-        reader, frames = self._reader, self._frames
-        if data or not frames:
-            frames += reader.feed(data)
-        anew = bool(frames)
-        while frames:
-            del frames[: self.channel.receive(stream, frames)]
-            if frames or not reader.unread:
-                break
-            frames += reader.feed(b"")
-        self.channel.pace(stream)
-        if reader.held or self._part:
-            self._part = reader.held
-            self.channel.note_part(stream, self._part, anew=anew)
-        if reader.error is not None and not frames:
-            raise reader.error
-
-    def on_close(self, stream: Stream, reason: str) -> None:
-        """The peer stopped sending; it may open another stream."""
-        if reason == ENDED:
-            stream.end()
-        stream.connection.forget_stream(stream)
-        self.channel.on_incoming_closed(stream)

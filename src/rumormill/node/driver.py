@@ -43,12 +43,14 @@ from rumormill.wire.frames import frame
 _MOST_AT_ONCE = 10
 _REJECTED = 5.0
 _DUPLICATES = 50
-_CHATTER = 0.01
+_CHATTER, _CHATTER_BYTES, _LONG_CHATTER = 0.01, 640, 100
 """What is held against a peer (`libp2p.admission`), beside a point for a refusal: how much at most
 for all that one message was refused, how much for an event that is not valid, and how many events
 that others had brought before make one point: nobody's fault, unless they are thousands a second,
-or the peer had brought them itself. A message that brings no event costs a part of one: whatever
-it says, nobody has five thousand of them to say each second.
+or the peer had brought them itself. A message that brings no event costs a part of one, and as much
+each subscription, and so many bytes that are neither an event nor make one: whatever it says,
+nobody has five thousand of them to say each second, nor three megabytes. The trace does not keep
+what is so long for the next message.
 """
 NO_QUESTIONS = "the protocol has no questions"
 
@@ -78,7 +80,7 @@ class Driver:
         """The protocol's machine, and the whole peer's: that with what stands around it."""
         self.config = config
         self.max_frame = spec.max_message(settings)
-        self.decode = spec.decoder(settings, hooks)
+        self.decode, self.parts = spec.decoder(settings, hooks), spec.parts
         self.limits = hooks.limits
         self.journal = journal
         self.channels: dict[PeerId, Channel] = {}
@@ -239,13 +241,16 @@ class Driver:
         over; return how many."""
         record, own, time, clock = self._record, self.id, self._loop.time, self.clock
         handle = self.protocol.handle  # what peers send is the protocol's alone
-        done, at, taken, chatter = 0, time(), self.journal.taken, 0
+        done, at, taken, chatter = 0, time(), self.journal.taken, 0.0
         for message in messages:
             now = at * clock.pace + clock.offset
             meta = message.meta
             record((now, own, RecvRPC(peer, meta)))
-            chatter += not meta.messages
+            chatter += (not meta.messages) + len(meta.subscription)
+            before = self.journal.taken
             self._feed(Received(peer, message), at, handle)
+            if self.journal.taken == before:
+                chatter += (meta.size - meta.data_size) / _CHATTER_BYTES
             done += 1
             at = time()
             if turn is not None and at > turn.ends:
@@ -258,7 +263,7 @@ class Driver:
             turn.fruitful = True
         if chatter:
             self._swarm.charge(peer, "chatter", chatter * _CHATTER)
-        self._recorder.maybe_flush()
+        self._recorder.maybe_flush(long=chatter > _LONG_CHATTER)
         return done
 
     def record(self, entry: trace.TracePayload) -> None:

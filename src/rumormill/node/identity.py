@@ -106,8 +106,16 @@ def load_or_create_key(path: Path) -> keys.PrivateKey:
     try:
         _create(path, "key file", key.encode())
     except FileExistsError:
+        pass
+    else:
+        return key
+    try:
         return _load(path, "key file", keys.PrivateKey.decode)
-    return key
+    except FileNotFoundError:
+        raise LocalError(
+            f"the key file {path} is a link to a file that is not there; bring the key back, or"
+            " remove the link for a new identity"
+        ) from None
 
 
 def load_network(path: Path | None) -> PrivateNetwork | None:

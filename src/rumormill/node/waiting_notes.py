@@ -95,6 +95,7 @@ class WaitingNotes:
         records = [each for each in batch if isinstance(each, KeptRecord)]
         self._notes[:0] = [each for each in batch if not isinstance(each, KeptRecord)]
         self._records.extendleft(reversed(records))
+        self._due = self._due or bool(records)  # their time may have been over
         self._bytes += sum(map(_size, records))
 
     def lose(self, batch: Sequence[Kept], error: StoreError) -> int:

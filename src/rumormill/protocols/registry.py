@@ -170,6 +170,9 @@ class ProtocolSpec(msgspec.Struct, frozen=True):
     """The application's own functions in `Hooks` that it has a use for, besides the validator."""
     max_topic: Callable[[Any], int] = lambda _: 1024
     """How many bytes a topic's name can have under a configuration; our choice, unless it says."""
+    parts: Callable[[Any], Sequence[WireMessage]] = lambda message: (message,)
+    """Cut a message with much to be verified into several that mean the same, one after the other,
+    so that a runtime can do something else between them."""
     queries: QuerySpec | None = None
     """The questions that the protocol asks, each over a short stream of its own."""
     topics: TopicMaking | None = None

@@ -101,9 +101,10 @@ class Recorder:
         self.flush()
         self._observers = tuple([each for each in self._observers if each is not observer])
 
-    def maybe_flush(self) -> None:
-        """Flush when the buffer is full; cheap enough to be called at every step."""
-        if len(self._buffer) >= FLUSH_AT:
+    def maybe_flush(self, *, long: bool = False) -> None:
+        """Flush when the buffer is full, or its last entries are long; cheap enough to be called at
+        every step."""
+        if long or len(self._buffer) >= FLUSH_AT:
             self.flush()
 
     def flush(self) -> None:

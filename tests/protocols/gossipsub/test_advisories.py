@@ -36,6 +36,7 @@ from rumormill.protocols.gossipsub.peers import GOSSIPSUB_1_2
 from rumormill.protocols.gossipsub.router import _HEARTBEAT, GossipSub
 from rumormill.protocols.gossipsub.score_params import HARDENING_THRESHOLDS
 from rumormill.protocols.pubsub.codec import decode_rpc, encode_rpc, signing_payload
+from rumormill.protocols.pubsub.config import MAX_NAMES
 from rumormill.protocols.pubsub.messages import (
     Control,
     IHave,
@@ -213,6 +214,22 @@ def test_a_subscription_flood_that_reaches_the_router_is_cut() -> None:
     assert entries(victim.router) <= before
     assert held_bytes(victim.router) <= bytes_before
     victim.still_works()
+
+
+def test_long_names_are_remembered_up_to_a_sum() -> None:
+    """A thousand topics of a kibibyte each would be as many megabytes as there are sybils; who
+    leaves some may name others."""
+    victim = Victim()
+    (own,) = victim.router.peers[EVIL].topics
+    fit = (MAX_NAMES - len(own)) // 1024
+    names = [f"{n}".ljust(1024) for n in range(1024)]
+    flood = Rpc(subscriptions=tuple(SubOpts(True, name) for name in names))
+    [refusal] = victim.receive(EVIL, flood)
+    assert (refusal.reason, refusal.count) == (TOO_MANY_SUBSCRIPTIONS, 1024 - fit)
+    assert victim.router.peers[EVIL].topics == (own, *names[:fit])
+    assert victim.receive(EVIL, Rpc(subscriptions=(SubOpts(False, names[0]),))) == []
+    assert victim.receive(EVIL, Rpc(subscriptions=(SubOpts(True, names[fit]),))) == []
+    assert victim.router.peers[EVIL].topics == (own, *names[1 : fit + 1])
 
 
 def test_nothing_empty_is_kept_of_peers_that_came_and_went() -> None:

@@ -7,6 +7,7 @@ from rumormill.protocols.pubsub.junk import junk_rpc
 from rumormill.protocols.pubsub.naming import rpc_decoder
 from rumormill.protocols.pubsub.reasons import TOLERATED
 from rumormill.protocols.pubsub.router import FUNCTIONS
+from rumormill.protocols.pubsub.split import parts_of
 from rumormill.protocols.registry import ProtocolSpec
 
 SPEC = ProtocolSpec(
@@ -18,6 +19,7 @@ SPEC = ProtocolSpec(
     decoder=rpc_decoder,
     max_message=lambda config: config.max_rpc_size,
     junk=junk_rpc,
+    parts=parts_of,
     takes=FUNCTIONS,
     max_topic=lambda config: config.max_topic_length,
     proves_authors=lambda config: config.sign_policy is SignPolicy.STRICT_SIGN,

@@ -13,6 +13,7 @@ from rumormill.protocols.pubsub.junk import junk_rpc
 from rumormill.protocols.pubsub.naming import rpc_decoder
 from rumormill.protocols.pubsub.reasons import TOLERATED
 from rumormill.protocols.pubsub.router import FUNCTIONS
+from rumormill.protocols.pubsub.split import parts_of
 from rumormill.protocols.registry import Hooks, ProtocolSpec
 
 
@@ -32,6 +33,7 @@ SPEC = ProtocolSpec(
     decoder=rpc_decoder,
     max_message=lambda config: config.max_rpc_size,
     junk=junk_rpc,
+    parts=parts_of,
     takes=(*FUNCTIONS, "application_score"),
     max_topic=lambda config: config.max_topic_length,
     proves_authors=lambda config: config.sign_policy is SignPolicy.STRICT_SIGN,

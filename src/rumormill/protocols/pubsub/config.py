@@ -87,6 +87,11 @@ _RULES: Final = {
 }
 
 
+MAX_NAMES: Final = 1 << 17
+"""Characters of the topics remembered of one peer; our choice: 1,024 of them may have 128 each. Of
+as many peers as a node has places for that is 64 MiB, and not eight times as much."""
+
+
 class PubsubLimits(Config, frozen=True, kw_only=True):
     """How much one RPC may hold. All counts are per RPC unless they say otherwise."""
 

@@ -37,7 +37,7 @@ from rumormill.core.machine import View
 from rumormill.core.randomness import Randomness
 from rumormill.protocols.pubsub import reasons
 from rumormill.protocols.pubsub.codec import proof_of
-from rumormill.protocols.pubsub.config import PubSubConfig
+from rumormill.protocols.pubsub.config import MAX_NAMES, PubSubConfig
 from rumormill.protocols.pubsub.messages import Control, Message, Rpc, SubOpts
 from rumormill.protocols.pubsub.naming import Authorship, message_namer
 from rumormill.protocols.pubsub.peer_state import PeerState
@@ -341,10 +341,9 @@ class PubSubRouter:
         now: float,
         effects: Effects,
     ) -> None:
-        known = dict.fromkeys(state.topics)
-        limit = self._settings.max_subscriptions_per_peer
+        known, limit = dict.fromkeys(state.topics), self._settings.max_subscriptions_per_peer
         interests, admits = self._subscription_filter, self._peer_filter
-        filtered = refused = too_often = 0
+        filtered, refused, too_often, size = 0, 0, 0, sum(map(len, known))
         for sub in subscriptions:
             topic = sub.topic
             if sub.subscribe == (topic in known):
@@ -356,13 +355,14 @@ class PubSubRouter:
                 if admits is not None and not admits(peer, topic):
                     effects.append(trace.Refuse(peer, reasons.FILTERED_PEER, topic))
                     continue
-                if len(known) >= limit:
+                if len(known) >= limit or size + len(topic) > MAX_NAMES:
                     refused += 1
                     continue
             if known and not state.may_change(now):
                 too_often += 1
             elif sub.subscribe:
                 known[topic] = None
+                size += len(topic)
                 self.topics.setdefault(topic, {})[peer] = None
             else:
                 del known[topic]

@@ -14,9 +14,10 @@ number of bits, hashes have their length, publications have their names. Whether
 is for the machine to judge.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from functools import lru_cache, partial
+from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Final, TypeAlias, TypeVar, get_type_hints
 
 import msgspec
@@ -175,6 +176,9 @@ class Letter(_Traced, gc=False):
             )
         return meta
 
+
+_PART: Final = 256
+"""Publications that a runtime has judged in one go: as many as we send."""
 
 LETTERS: Final[list[type[Letter]]] = []
 """All kinds of letters, in the order of their fields."""
@@ -423,3 +427,16 @@ _LETTER: Final = Schema(
 def _check_prefix(prefix: Prefix, key_bits: int) -> None:
     if prefix.length > key_bits or not prefix.well_formed:
         raise DecodeError("bad-prefix", "a prefix whose bits do not fit its length")
+
+
+def parts_of(letter: Letter) -> Sequence[Letter]:
+    """A bundle of more publications than we send as several, of which the last says what is left:
+    in equal parts, because a bundle of few is flooded on."""
+    if not isinstance(letter, PublishBundle) or len(letter.publications) <= _PART:
+        return (letter,)
+    publications = letter.publications
+    count = -(-len(publications) // _PART)
+    ends = [len(publications) * place // count for place in range(count + 1)]
+    parts = [PublishBundle(letter.topic, publications[start:end]) for start, end in pairwise(ends)]
+    parts[-1].rest = letter.rest
+    return parts

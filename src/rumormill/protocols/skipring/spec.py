@@ -15,7 +15,7 @@ from rumormill.protocols.skipring.inspection import (
     begin_legitimate,
 )
 from rumormill.protocols.skipring.junk import junk_letter
-from rumormill.protocols.skipring.messages import decode_letter, encode_letter
+from rumormill.protocols.skipring.messages import decode_letter, encode_letter, parts_of
 from rumormill.protocols.skipring.peer import SetSupervisors, SkipRing
 
 SKIPRING = "/rumormill/skipring/1.0.0"
@@ -41,6 +41,7 @@ SPEC = ProtocolSpec(
     encode=encode_letter,
     decoder=_decoder,
     max_message=lambda _: MAX_MESSAGE,
+    parts=parts_of,
     junk=junk_letter,
     reads_log=True,
     servers=Servers(_supervisor_count, _appoint, SetSupervisors),
