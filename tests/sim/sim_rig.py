@@ -33,6 +33,7 @@ class Note(msgspec.Struct, frozen=True):
     text: str
     size: int = 100
     urgent: bool = False
+    cached_meta: RpcMeta | None = None
 
     @property
     def meta(self) -> RpcMeta:

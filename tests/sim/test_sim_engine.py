@@ -103,3 +103,20 @@ def test_an_error_leaves_the_rest_in_the_queue() -> None:
         engine.run_until(2.0)
     engine.run_until(2.0)
     assert seen == ["after"]
+
+
+def test_a_stretch_that_failed_has_no_end_later() -> None:
+    """Whoever goes on after an error runs up to the new end, and not to the old one."""
+    engine, seen = Engine(Recorder()), []
+
+    def fail(_: None) -> None:
+        raise ValueError("broken")
+
+    engine.schedule(1.0, fail)
+    for at in (1.0001, 2.0001, 3.0):
+        engine.schedule(at, seen.append, at)
+    with pytest.raises(ValueError, match="broken"):
+        engine.run_until(2.0)
+    engine.run_until(4.0)
+    assert seen == [1.0001, 2.0001, 3.0]
+    assert (engine.steps, len(engine)) == (4, 0)

@@ -78,6 +78,11 @@ class Draws:
 
     def getrandbits(self, count: int, /) -> int:
         """Return an integer of so many random bits."""
+        if 0 < count <= 32 and self._left:  # nearly always, and then in few steps
+            ahead = self._ahead
+            self._ahead = ahead >> 32
+            self._left -= 1
+            return (ahead & _WORD) >> 32 - count
         words = -(-count // 32)
         if self._left < words:
             self._draw_ahead(words)

@@ -5,13 +5,16 @@ on nothing but its inputs. One step takes an entry and calls it: this loop is th
 simulated message, and is kept bare.
 
 The queue is a calendar. An entry is put, unsorted, into the bucket of its millisecond; only the
-bucket whose time has come is a heap. Tens of thousands of messages may be under way at once, and a
+bucket whose time has come is sorted. Tens of thousands of messages may be under way at once, and a
 heap of them all would spend most of its time waiting for memory.
 """
 
 import heapq
-from collections.abc import Callable
-from itertools import count
+import sys
+from bisect import insort
+from collections.abc import Callable, Iterator
+from itertools import count, islice
+from operator import length_hint
 from typing import Any, Final, TypeAlias
 
 from rumormill.trace.entries import Recorder
@@ -23,6 +26,12 @@ BUCKETS_PER_SECOND: Final = 1000
 """Our choice: at the latencies of real networks a bucket then holds some tens of entries."""
 
 _STEPS_BETWEEN_FLUSHES: Final = 256
+_LAST: Final = sys.maxsize
+"""Behind everything else of its moment."""
+
+
+class _Reached(Exception):  # noqa: N818 (it is no error)
+    """The end of a stretch."""
 
 
 class Engine:
@@ -31,7 +40,6 @@ class Engine:
     def __init__(self, recorder: Recorder) -> None:
         self.now = 0.0
         self.recorder = recorder
-        self.steps = 0
         self.next_order = count().__next__
         """Draws the number that keeps simultaneous entries in order."""
         self.buckets: dict[int, list[Entry]] = {}
@@ -39,10 +47,19 @@ class Engine:
         and leaves everything else to `schedule`."""
         self._later: list[int] = []  # a heap of the buckets' numbers
         self._current: list[Entry] = []
+        self._left: Iterator[Entry] = iter(())
+        """What of the current bucket has not happened yet."""
         self._bucket = -1
+        self._steps_before = 0
+        self._end = 0.0
 
     def __len__(self) -> int:
-        return len(self._current) + sum(map(len, self.buckets.values()))
+        return length_hint(self._left) + sum(map(len, self.buckets.values()))
+
+    @property
+    def steps(self) -> int:
+        """How many entries have happened."""
+        return self._steps_before + len(self._current) - length_hint(self._left)
 
     def schedule(self, at: float, call: Callable[[Any], None], argument: Any = None) -> None:
         """Call `call(argument)` at time `at`, or now when that has passed."""
@@ -52,7 +69,7 @@ class Engine:
         """Take in an entry that is not due before now, and whose place in the order was drawn."""
         number = int(entry[0] * BUCKETS_PER_SECOND)
         if number <= self._bucket:
-            heapq.heappush(self._current, entry)
+            insort(self._current, entry)
             return
         bucket = self.buckets.get(number)
         if bucket is None:
@@ -63,25 +80,34 @@ class Engine:
 
     def run_until(self, end: float) -> None:
         """Let everything happen that is due up to and including `end`."""
-        pop, recorder = heapq.heappop, self.recorder
-        while self._turn_page(end):
-            current = self._current
-            step = 0
-            for step in range(1, _STEPS_BETWEEN_FLUSHES + 1):  # noqa: B007 (counted below)
-                self.now, _, call, argument = pop(current)
-                call(argument)
-                if not current or current[0][0] > end:
-                    break
-            self.steps += step
+        end = self._end = max(end, self.now)
+        self.place((end, _LAST, self._reach, end))
+        recorder = self.recorder
+        try:
+            while True:
+                if not length_hint(self._left):
+                    self._turn_page()
+                some = islice(self._left, _STEPS_BETWEEN_FLUSHES)
+                for self.now, _, call, argument in some:
+                    call(argument)
+                recorder.maybe_flush()
+        except _Reached:
             recorder.maybe_flush()
-        self.now = max(self.now, end)
+        finally:  # what comes now may be due at this same moment, and belongs behind what happened
+            happened = len(self._current) - length_hint(self._left)
+            self._begin(self._bucket, self._current[happened:])
 
-    def _turn_page(self, end: float) -> bool:
-        """Make the next bucket current when this one is done; false when nothing is due."""
-        if not self._current:
-            if not self._later or self._later[0] > int(end * BUCKETS_PER_SECOND):
-                return False
-            self._bucket = heapq.heappop(self._later)
-            self._current = self.buckets.pop(self._bucket)
-            heapq.heapify(self._current)
-        return self._current[0][0] <= end
+    def _turn_page(self) -> None:
+        """Make the next bucket current; there is one as long as the end is not reached."""
+        number = heapq.heappop(self._later)
+        self._begin(number, sorted(self.buckets.pop(number)))
+
+    def _begin(self, bucket: int, entries: list[Entry]) -> None:
+        self._steps_before = self.steps
+        self._bucket, self._current, self._left = bucket, entries, iter(entries)
+
+    def _reach(self, end: float) -> None:
+        """Stop, unless this is the end of a stretch that an error cut short."""
+        self._steps_before -= 1  # it is no step of the simulation
+        if end == self._end:
+            raise _Reached

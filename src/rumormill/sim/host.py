@@ -162,8 +162,8 @@ class Host(Correspondent):
     def _transmit(self, peers: tuple[PeerId, ...], message: WireMessage) -> None:
         engine, record, own = self.engine, self.record, self.id
         now, buckets, links = engine.now, engine.buckets, self.links
-        meta = message.meta
         parcel = pack(own, message)
+        meta = parcel.traced.meta
         for peer in peers:
             link = links.get(peer)
             if link is None:

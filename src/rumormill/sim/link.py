@@ -45,7 +45,8 @@ class Parcel(msgspec.Struct, frozen=True, gc=False):
 
 def pack(sender: PeerId, message: WireMessage) -> Parcel:
     """Make a message ready to travel."""
-    return Parcel(message, Received(sender, message), trace.RecvRPC(sender, message.meta))
+    meta = message.cached_meta or message.meta
+    return Parcel(message, Received(sender, message), trace.RecvRPC(sender, meta))
 
 
 class LinkFaults(msgspec.Struct, frozen=True):

@@ -140,24 +140,19 @@ class Metrics:
         spread_of = self._spreads.get
         index, gone = self.ledger.index, self._leaving.gone
         senders: list[PeerId] = []
-        duplicates = rpcs = size = data_size = 0
+        sent: list[trace.RpcMeta] = []
+        duplicates = 0
         entries: Any = batch  # the kind is looked at once per entry; below it is known
         for now, peer, payload in entries:
             kind = type(payload)
             if kind is SendRPC:
                 meta = payload.meta
-                rpcs += 1
-                size += meta.size
-                data_size += meta.data_size
-                if meta.cause:
-                    _add(self._causes, meta.cause, len(meta.messages))
+                sent.append(meta)
                 for message in meta.messages:
                     senders.append(peer)
                     spread = spread_of(message.message_id)
                     if spread is not None:
                         spread.copies += 1
-                if meta.control is not None or meta.subscription or meta.operations:
-                    self._count_control(meta)
             elif kind is RecvRPC:
                 if peer in gone:
                     self._leaving.receive(peer, payload.meta.messages)
@@ -176,9 +171,11 @@ class Metrics:
         self._duplicates += duplicates
         self._messages_sent += len(senders)
         self._load.update(senders)
-        self._rpcs_sent += rpcs
-        self._bytes_sent += size
-        self._data_bytes += data_size
+        self._rpcs_sent += len(sent)
+        # One meta is sent to many: what does not depend on the order is counted for all at once.
+        metas = dict(zip(map(id, sent), sent, strict=True))
+        for number, times in Counter(map(id, sent)).items():
+            self._count_sent(metas[number], times)
 
     def close(self) -> None:
         """Settle the ledger: the run is over."""
@@ -398,23 +395,27 @@ class Metrics:
         if name is not None:
             _add(self._counts[name], payload.reason, getattr(payload, "count", 1))
 
-    def _count_control(self, meta: trace.RpcMeta) -> None:
+    def _count_sent(self, meta: trace.RpcMeta, times: int) -> None:
+        self._bytes_sent += times * meta.size
+        self._data_bytes += times * meta.data_size
+        if meta.cause:
+            _add(self._causes, meta.cause, times * len(meta.messages))
         counts = self._control
         control = meta.control
         if control is not None:
             for name in _CONTROLS:
                 entries = getattr(control, name)
                 if entries:
-                    _add(counts, name, len(entries))
+                    _add(counts, name, times * len(entries))
         for subscription in meta.subscription:
-            _add(counts, "subscribe" if subscription.subscribe else "unsubscribe", 1)
+            _add(counts, "subscribe" if subscription.subscribe else "unsubscribe", times)
         syncs = False
         for operation in meta.operations:
-            _add(counts, operation.name, 1)
+            _add(counts, operation.name, times)
             syncs = syncs or operation.name.startswith(_SYNC_OPERATION)
         if syncs:
-            self._sync_bytes += meta.size
-            self._sync_data += meta.data_size
+            self._sync_bytes += times * meta.size
+            self._sync_data += times * meta.data_size
 
 
 def _whole_nanoseconds(times: Iterable[float]) -> list[float]:

@@ -127,7 +127,13 @@ class GossipSubRouter(Router):
         for known in trunk.sources.by_topic.values():
             assert 0 < len(known) <= self.config.trunk_sources
         for source in sources:
-            ways = {*source.eager, *source.choked, *source.shunned, source.parent, source.backup}
+            ways = {
+                *source.eager,
+                *source.choked,
+                *(source.shunned or ()),
+                source.parent,
+                source.backup,
+            }
             assert all(peer in self.connected for peer in ways if peer)
             assert source.parent not in source.choked
         assert all(peer in self.connected for peer in trunk.speakers)

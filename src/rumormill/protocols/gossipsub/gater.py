@@ -26,7 +26,7 @@ from rumormill.core.machine import View
 from rumormill.core.randomness import Randomness
 from rumormill.protocols.gossipsub import reasons
 from rumormill.protocols.gossipsub.config import GaterParams, GossipSubConfig
-from rumormill.protocols.gossipsub.router import EveryId, GossipSub
+from rumormill.protocols.gossipsub.router import GossipSub
 from rumormill.protocols.pubsub.messages import Message, Rpc
 from rumormill.protocols.pubsub.reasons import (
     TOLERATED,
@@ -198,7 +198,7 @@ class GatedGossipSub(GossipSub):
     ) -> None:
         super().__init__(identity, randomness, config, hooks)
         self._gater = Gater(config.gater or GaterParams(), randomness)
-        self._judged = EveryId()
+        self._judges_all = True
 
     def view(self) -> View:
         """Show the gater's table besides (see `core.machine`)."""

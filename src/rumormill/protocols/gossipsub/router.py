@@ -45,13 +45,6 @@ _DIRECT_CONNECT: Final = "direct connect"
 """The timers of the next heartbeat, and of the next dial to direct peers that are missing."""
 
 
-class EveryId:
-    """All message ids there could be, for those to whom every duplicate matters."""
-
-    def __contains__(self, message_id: object) -> bool:
-        return True
-
-
 class GossipSub(PubSubRouter):
     """A GossipSub peer."""
 
@@ -84,7 +77,6 @@ class GossipSub(PubSubRouter):
         self.fanout = Fanout(self._table)
         self._outbox = Outbox(self.mesh.links)
         self._exchange = PeerExchange(self._table, hooks)
-        self._vets_peers = self._score is not None
         self._graylist = config.thresholds.graylist
         if self._score is not None:
             self._judged = self._score.records
@@ -95,7 +87,7 @@ class GossipSub(PubSubRouter):
         if config.trunk:
             trunk = Trunk(self.id, self._table, self.mesh.links)
             self.trunk = self.mesh.trunk = self.gossip.trunk = trunk
-            self._judged = EveryId()
+            self._judges_all = True
 
     def view(self) -> View:
         """Show mesh, fanout, scores and more tables besides (see `core.machine`)."""
@@ -168,6 +160,8 @@ class GossipSub(PubSubRouter):
         if self.trunk is not None and new:
             self.trunk.connected(event.peer, event.protocol, effects)
         super()._on_peer_connected(event, now, effects)
+        if self._score is not None:
+            self.peers[event.peer].standing = self._score.standing(event.peer)
         if not self._table.meshes(event.peer):
             self._floodsub_peers[event.peer] = None
 
@@ -211,19 +205,14 @@ class GossipSub(PubSubRouter):
         prunes: tuple[Prune, ...] = ()
         if control.ihave:
             wanted = self.gossip.on_ihave(peer, control.ihave, self.mesh.links, now, effects)
-        asked = control.iwant
+        asked, part = control.iwant, control.trunk
         if control.offers_trunk:
-            state = self.peers[peer]
-            if state.said_extensions:  # 1.3: once, in the first RPC
-                effects.append(trace.Refuse(peer, reasons.EXTENSIONS_AGAIN))
-            state.said_extensions = True
-        if self.trunk is not None:
-            if control.offers_trunk:
-                self.trunk.offered(peer)
-            if control.trunk is not None:
-                asked += self.trunk.heard(peer, control.trunk, now, effects)
-        elif control.trunk is not None:
-            effects.append(trace.Refuse(peer, reasons.TRUNK_NOT_OFFERED))
+            self._on_offer(peer, effects)
+        if part is not None:
+            if self.trunk is None:
+                effects.append(trace.Refuse(peer, reasons.TRUNK_NOT_OFFERED))
+            else:
+                asked += self.trunk.heard(peer, part, now, effects)
         if asked:
             messages = self.gossip.on_iwant(peer, asked, now, effects)
             admits = self._peer_filter
@@ -239,6 +228,14 @@ class GossipSub(PubSubRouter):
             answer = Control(iwant=wanted, prune=prunes) if wanted or prunes else None
             rpc = Rpc(publish=messages, control=answer, cause=trace.IWANT if messages else "")
             self._send_split(peer, rpc, effects)
+
+    def _on_offer(self, peer: PeerId, effects: Effects) -> None:
+        state = self.peers[peer]
+        if state.said_extensions:  # 1.3: once, in the first RPC
+            effects.append(trace.Refuse(peer, reasons.EXTENSIONS_AGAIN))
+        state.said_extensions = True
+        if self.trunk is not None:
+            self.trunk.offered(peer)
 
     def _on_grafts(
         self, peer: PeerId, topics: tuple[Topic, ...], now: float, effects: Effects
@@ -344,7 +341,7 @@ class GossipSub(PubSubRouter):
     def _on_duplicate(self, peer: PeerId, message: Message, now: float, effects: Effects) -> None:
         if peer in self._owing:
             self.gossip.arrived(peer, message, self.mesh.links.get(message.topic, ()))
-        if self._score is not None:
+        if self._score is not None and message.id in self._judged:
             self._score.duplicate_message(peer, message.topic, message.id, now)
         if self.trunk is not None:
             self.trunk.duplicate(peer, message, now, effects)

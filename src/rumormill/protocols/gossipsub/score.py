@@ -44,6 +44,7 @@ from rumormill.protocols.pubsub.reasons import (
 
 _ROUNDING: Final = 1e-9
 """Times are floats: a whole number of intervals may come out a little below itself."""
+_NOT_SHOWN: Final = PeerStats(earned=None)
 
 
 class PeerScore:
@@ -108,6 +109,10 @@ class PeerScore:
         if self._earned_is_all:
             return earned
         return self._score_with_opinions(peer, stats, earned)
+
+    def standing(self, peer: PeerId) -> PeerStats:
+        """What shows a connected peer's score, unless others have a say in it."""
+        return self._active.get(peer, _NOT_SHOWN) if self._earned_is_all else _NOT_SHOWN
 
     def _compute_earned(self, stats: PeerStats) -> float:
         """P1 to P4 under their cap, and P7."""

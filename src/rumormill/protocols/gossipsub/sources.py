@@ -5,8 +5,9 @@ has none costs copies and nothing else: its messages go to the whole mesh. So do
 source whose tag another source has already.
 """
 
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 import msgspec
@@ -35,7 +36,7 @@ _LIKELY: Final = 0.5
 """Who wants that part of it, or more, is likely to want what the author says here: our choice."""
 
 
-class Source(msgspec.Struct):
+class Source(msgspec.Struct, gc=False):
     """One author in one topic, as this peer sees it."""
 
     topic: Topic
@@ -66,8 +67,8 @@ class Source(msgspec.Struct):
     won: float = 0.0
     """Who announced messages well before the parent brought them, how many times in a row, and when
     last: what is announced together counts once."""
-    shunned: dict[PeerId, float] = msgspec.field(default_factory=dict)
-    """Who was a parent, and was too late; and until when it is none again."""
+    shunned: dict[PeerId, float] | None = None
+    """Who was a parent, and was too late; and until when it is none again. Nobody, for most."""
     messages: int = 0
 
     def name_of(self, message: Message) -> bytes:
@@ -80,6 +81,10 @@ class Source(msgspec.Struct):
         if not key:
             key = message.cached_key = key_of(self.name_of(message))
         return key
+
+    def shuns(self, peer: PeerId, now: float) -> bool:
+        """Whether somebody may not be the parent."""
+        return self.shunned is not None and self.shunned.get(peer, 0.0) > now
 
     def measure(self, lag: float) -> None:
         """Take in how far the parent was behind."""
@@ -143,24 +148,25 @@ class Sources:
         it. If there is nothing to go by, everybody.
         """
         near = links.get(topic, {})
-        kin = [known[author] for known in self.by_topic.values() if author in known]
         known = islice(reversed(self.by_topic.get(topic, {}).values()), _WITNESSES)
-        old = [source for source in (*known, *kin) if now - source.born >= YOUNG]
-        if not old:
+        old = [source for source in known if now - source.born >= YOUNG]
+        kin = [known[author] for known in self.by_topic.values() if author in known]
+        old_kin = [source for source in kin if now - source.born >= YOUNG]
+        if not old and not old_kin:
             return dict(near)
-        votes = {peer: 0 for peer in near if peer != sender}
-        asked = dict(votes)
-        for source in old:
-            weight = 4 if source.parent == sender else 1
-            if source.author == author:
-                weight *= _KIN
-            linked = links.get(source.topic, {})
-            for peer in votes:
-                if peer in linked:
-                    asked[peer] += weight
-                    votes[peer] += weight * (peer in source.eager)
-        share = {peer: votes[peer] / max(1, asked[peer]) for peer in votes}
-        ranked = sorted(votes, key=lambda peer: -share[peer])
+        eager = [source.eager for source in old]
+        eager += 3 * [source.eager for source in old if source.parent == sender]
+        wanted = Counter(chain.from_iterable(eager))
+        share = {}
+        for peer in near:
+            if peer != sender:
+                votes, of = wanted[peer], len(eager)
+                for source in old_kin:
+                    if peer in links.get(source.topic, ()):
+                        weight = _KIN * (4 if source.parent == sender else 1)
+                        votes, of = votes + weight * (peer in source.eager), of + weight
+                share[peer] = votes / max(1, of)
+        ranked = sorted(share, key=share.__getitem__, reverse=True)
         if kin:
             return {peer: None for peer in ranked if share[peer] >= _LIKELY}
         return dict.fromkeys(ranked[:FEW_FIRST])
@@ -172,7 +178,7 @@ class Sources:
             source = self.get(message.topic, message.author)
             if source is None or not message.seqno:
                 return None
-            keys.append(source.key_of(message))
+            keys.append(message.cached_key or source.key_of(message))
         return keys
 
     def touch(self, source: Source, now: float) -> None:

@@ -22,6 +22,7 @@ in time is not asked again for a while, and is charged (P7) when it makes a habi
 """
 
 from collections.abc import Collection, Container, Iterable
+from itertools import filterfalse
 from typing import Final
 
 import msgspec
@@ -34,7 +35,14 @@ from rumormill.core.trace import CHOKE_RACE, DuplicateMessage
 from rumormill.protocols.gossipsub import reasons
 from rumormill.protocols.gossipsub.peers import GOSSIPSUB_1_3, PeerTable
 from rumormill.protocols.gossipsub.sources import YOUNG, Source, Sources
-from rumormill.protocols.gossipsub.trunk_missing import Letters, Speaker, Wanting, tell
+from rumormill.protocols.gossipsub.trunk_missing import (
+    ANSWERING,
+    CALLING,
+    Letters,
+    Speaker,
+    Wanting,
+    tell,
+)
 from rumormill.protocols.gossipsub.trunk_outsiders import Outsiders
 from rumormill.protocols.gossipsub.trunk_parents import Parents
 from rumormill.protocols.gossipsub.trunk_probes import Probes
@@ -66,7 +74,7 @@ _GENERATION: Final = 5
 long as the message cache answers requests."""
 
 
-class _Arrival(msgspec.Struct):
+class _Arrival(msgspec.Struct, gc=False):
     """A message that we have."""
 
     id: MessageId
@@ -122,7 +130,7 @@ class Trunk:
             return
         if not speaker.measured:
             speaker.called = now
-            tell(peer, TrunkPart(echo=CALL), effects)
+            effects.append(Send(peer, CALLING))
         if self.sources.by_topic.get(topic):
             return
         opened = self._opened.get(topic, 0)
@@ -147,7 +155,8 @@ class Trunk:
         letters = Letters()
         for known in self.sources.by_topic.values():
             for source in known.values():
-                source.shunned.pop(peer, None)
+                if source.shunned is not None:
+                    source.shunned.pop(peer, None)
                 self._lose(source, peer, letters)
         letters.send(effects)
 
@@ -177,7 +186,10 @@ class Trunk:
         source = self._source_of(message, peer, now)
         if source is not None:
             key = source.key_of(message)
-            missing = self.wanting.take(peer, key, now)
+            speaker = self.speakers.get(peer)
+            if speaker is not None:
+                self.wanting.kept(peer, speaker, key, now)
+            missing = self.wanting.take(key)
             holders = () if missing is None else tuple(missing.announcers)
             self._recent[key] = _Arrival(message.id, source, now, holders)
             self.parents.elect(source, peer, missing, now, effects)
@@ -197,10 +209,11 @@ class Trunk:
     def duplicate(self, peer: PeerId, message: Message, now: float, effects: Effects) -> None:
         """A peer brought a message again, as the last effect says."""
         source = self.sources.get(message.topic, message.author)
-        if source is None or peer not in self.speakers or message.author == self._own:
+        speaker = self.speakers.get(peer)
+        if source is None or speaker is None or message.author == self._own:
             return
-        key = source.key_of(message)
-        asked = self.wanting.kept(peer, key, now)
+        key = message.cached_key or source.key_of(message)
+        asked = self.wanting.kept(peer, speaker, key, now)
         if peer == source.parent or asked:
             return
         if not source.parent:
@@ -209,8 +222,7 @@ class Trunk:
         self._second(source, key, peer, now)
         if peer == source.second and source.messages < source.doubled:
             return
-        told = source.choked.get(peer)
-        if told is not None:
+        if peer in source.choked:
             effects[-1] = DuplicateMessage(message.id, peer, message.topic, CHOKE_RACE)
         self.parents.choke(source, peer, now, effects)
 
@@ -250,12 +262,12 @@ class Trunk:
         eager: Container[PeerId] = source.eager
         if source.messages and now - source.born < YOUNG and message.author != self._own:
             eager = source.some()
-        sent = [peer for peer in peers if peer not in speakers or peer in eager]
-        told = [peer for peer in peers if peer in speakers and peer not in eager]
         having = (*holders, received_from, message.author)
-        told = [peer for peer in told if peer not in having]
-        if holders:
-            sent = [peer for peer in sent if peer not in holders]
+        sent: list[PeerId] = []
+        told: list[PeerId] = []
+        for peer in peers:
+            if peer not in having:
+                (told if peer in speakers and peer not in eager else sent).append(peer)
         return sent, tuple(told), name
 
     def announce(
@@ -265,9 +277,12 @@ class Trunk:
         unsaid = self._unsaid
         if not unsaid:
             effects.append(SetTimer(ANNOUNCE, now + HELD))
+        longest = 0
         for peer in peers:
-            unsaid.setdefault(peer, []).append(name)
-        if max(len(unsaid[peer]) for peer in peers) >= HAVES_MAX:
+            names = unsaid.setdefault(peer, [])
+            names.append(name)
+            longest = max(longest, len(names))
+        if longest >= HAVES_MAX:
             self.say(effects)
 
     def say(self, effects: Effects) -> None:
@@ -305,18 +320,16 @@ class Trunk:
             for name in self._heeded(peer, speaker, part.have, now, effects):
                 self._on_have(peer, speaker, name, now, effects)
         if part.gossip:
-            for key in self._heeded(peer, speaker, part.gossip, now, effects):
-                if speaker.shunned <= now and self._find(key) is None:
+            heeded = self._heeded(peer, speaker, part.gossip, now, effects)
+            if speaker.shunned <= now:
+                others = filterfalse(self._recent.__contains__, heeded)
+                for key in filterfalse(self._older.__contains__, others):
                     self.wanting.announced(peer, key, b"", now, effects)
-        wishes = part.choke or part.unchoke or part.opened
-        heeds = True
-        if wishes or part.echo or speaker.wishes > WISHES_MAX:
-            heeds = self._heeds(peer, speaker, part, effects)
-        if heeds and wishes:
-            self._on_wishes(peer, part)
-        if heeds and part.echo == CALL:
-            tell(peer, TrunkPart(echo=ANSWER), effects)
-        elif part.echo == ANSWER:
+        echo = part.echo
+        wishes = part.choke or part.unchoke or part.opened or echo == CALL
+        if (wishes or speaker.wishes > WISHES_MAX) and self._heeds(peer, speaker, part, effects):
+            self._on_wishes(peer, part, effects)
+        if echo == ANSWER:
             self.wanting.answered(peer, now)
         if part.probes:
             self._on_probes(peer, part.probes, now, effects)
@@ -324,30 +337,34 @@ class Trunk:
 
     def _heeds(self, peer: PeerId, speaker: Speaker, part: TrunkPart, effects: Effects) -> bool:
         """Whether a peer may wish for this as well, in this heartbeat."""
-        opened = 0
+        price = len(part.choke) + len(part.unchoke)
         for topic in part.opened:
-            opened += 1 + len(self.sources.by_topic.get(topic, ()))
-        call = _CALL_PRICE if part.echo == CALL else 0
-        speaker.wishes += len(part.choke) + len(part.unchoke) + opened + call
+            price += 1 + len(self.sources.by_topic.get(topic, ()))
+        if part.echo == CALL:
+            price += _CALL_PRICE
+        speaker.wishes += price
         if speaker.wishes <= WISHES_MAX:
             return True
         effects.append(trace.Refuse(peer, reasons.WISH_TOO_MANY))
         return False
 
-    def _on_wishes(self, peer: PeerId, part: TrunkPart) -> None:
-        """A peer says of which sources it wants the messages."""
+    def _on_wishes(self, peer: PeerId, part: TrunkPart, effects: Effects) -> None:
+        """A peer says of which sources it wants the messages, and whether it wants an answer."""
+        by_tag = self.sources.by_tag
         for tag in part.choke:
-            source = self.sources.by_tag.get(tag)
-            if source is not None and peer in source.eager:
-                del source.eager[peer]
+            source = by_tag.get(tag)
+            if source is not None:
+                source.eager.pop(peer, None)
         for tag in part.unchoke:
-            source = self.sources.by_tag.get(tag)
+            source = by_tag.get(tag)
             if source is not None and peer in self._table.topics.get(source.topic, ()):
                 source.eager[peer] = None
         for topic in part.opened:
             if peer in self._table.topics.get(topic, ()):
                 for source in self.sources.by_topic.get(topic, {}).values():
                     source.eager[peer] = None
+        if part.echo == CALL:
+            effects.append(Send(peer, ANSWERING))
 
     def _wanted(self, peer: PeerId, keys: tuple[bytes, ...], effects: Effects) -> list[MessageId]:
         known = [arrival.id for arrival in map(self._find, keys) if arrival is not None]
@@ -368,12 +385,12 @@ class Trunk:
         if not self._table.trust.gossips(peer, now):
             effects.append(trace.Refuse(peer, reasons.BELOW_GOSSIP_THRESHOLD))
             return ()
-        heeded = announced[: max(0, HAVES_MAX - speaker.haves)]
         speaker.haves += len(announced)
-        if len(heeded) < len(announced):
-            refused = len(announced) - len(heeded)
-            effects.append(trace.Refuse(peer, reasons.HAVE_TOO_MANY, count=refused))
-        return heeded
+        refused = min(speaker.haves - HAVES_MAX, len(announced))
+        if refused <= 0:
+            return announced
+        effects.append(trace.Refuse(peer, reasons.HAVE_TOO_MANY, count=refused))
+        return announced[: len(announced) - refused]
 
     def _on_have(
         self, peer: PeerId, speaker: Speaker, name: bytes, now: float, effects: Effects

@@ -22,7 +22,7 @@ from rumormill.protocols.gossipsub import reasons
 from rumormill.protocols.gossipsub.score import Trust
 from rumormill.protocols.gossipsub.sources import YOUNG, Source, Sources
 from rumormill.protocols.pubsub.messages import Control, Rpc
-from rumormill.protocols.pubsub.trunk_part import CALL, TrunkPart
+from rumormill.protocols.pubsub.trunk_part import ANSWER, CALL, TrunkPart
 
 ALARM: Final = "trunk"
 """The timer of what is announced and does not come."""
@@ -82,7 +82,7 @@ class Speaker(msgspec.Struct, gc=False):
         self.measured = True
 
 
-class Missing(msgspec.Struct):
+class Missing(msgspec.Struct, gc=False):
     """A message that was announced and is not here."""
 
     since: float
@@ -108,6 +108,10 @@ class Doubt(msgspec.Struct):
 def tell(peer: PeerId, part: TrunkPart, effects: Effects) -> None:
     """Send a peer the extension's part alone."""
     effects.append(Send(peer, Rpc(control=Control(trunk=part))))
+
+
+CALLING: Final = Rpc(control=Control(trunk=TrunkPart(echo=CALL)))
+ANSWERING: Final = Rpc(control=Control(trunk=TrunkPart(echo=ANSWER)))
 
 
 class Letters:
@@ -184,23 +188,23 @@ class Wanting:
         """Whether a peer could send us a source's messages: others gossip."""
         return peer == source.author or peer in self._links.get(source.topic, ())
 
-    def take(self, peer: PeerId, key: bytes, now: float) -> Missing | None:
-        """A peer brought a message; return what was known of it."""
-        self.kept(peer, key, now)
+    def take(self, key: bytes) -> Missing | None:
+        """A message is here; return what was known of it."""
         return self._missing.pop(key, None)
 
-    def kept(self, peer: PeerId, key: bytes, now: float) -> bool:
+    def kept(self, peer: PeerId, speaker: Speaker, key: bytes, now: float) -> bool:
         """A peer brought a message, be it a copy. If it was asked to, it kept its word: say so."""
-        speaker = self._speakers.get(peer)
-        if speaker is None:
-            return False
         speaker.proven = True
-        self._doubted.pop(peer, None)
-        asked_at = speaker.owed.pop(key, None) if speaker.owed else None
-        if asked_at is not None:
-            speaker.took(now - asked_at)
-            speaker.unkept = 0
-        return asked_at is not None
+        if self._doubted:
+            self._doubted.pop(peer, None)
+        if not speaker.owed:
+            return False
+        asked_at = speaker.owed.pop(key, None)
+        if asked_at is None:
+            return False
+        speaker.took(now - asked_at)
+        speaker.unkept = 0
+        return True
 
     def answered(self, peer: PeerId, now: float) -> None:
         """A peer has answered a call."""
@@ -295,7 +299,7 @@ class Wanting:
             due = now + speaker.round_trip + _GAIN_OF_ANOTHER
             doubt = self._doubted[source.parent] = Doubt(due, {})
             speaker.called = now
-            tell(source.parent, TrunkPart(echo=CALL), effects)
+            effects.append(Send(source.parent, CALLING))
         doubt.instead[tag] = peer
 
     def _open(self, tag: bytes, peer: PeerId, letters: Letters) -> None:

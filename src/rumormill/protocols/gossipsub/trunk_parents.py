@@ -6,14 +6,16 @@ beside the parent for a while because a lost message took too long.
 """
 
 from collections.abc import Container, Mapping
+from functools import lru_cache
 from typing import Final
 
-from rumormill.core.effects import Effects
+from rumormill.core.effects import Effects, Send
 from rumormill.core.ids import PeerId, Topic
 from rumormill.protocols.gossipsub.peers import PeerTable
 from rumormill.protocols.gossipsub.sources import YOUNG, Source
 from rumormill.protocols.gossipsub.trunk_missing import SHUNNED, Missing, Speaker, tell
-from rumormill.protocols.pubsub.trunk_part import TrunkPart
+from rumormill.protocols.pubsub.messages import Control, Rpc
+from rumormill.protocols.pubsub.trunk_part import TAGS_MAX, TrunkPart
 
 RACE: Final = 1.0
 """Seconds in which copies may still arrive that left before our choke did: our choice, some round
@@ -31,6 +33,12 @@ trip that is longer than most."""
 DOUBLED: Final = 32
 """Messages that two send us after that: our choice, a link that loses one in fifty is mostly
 covered, and one that lost one for once costs little."""
+
+
+@lru_cache(TAGS_MAX)
+def _choking(tag: bytes) -> Rpc:
+    """What is said of a source more often than anything else: one RPC for all who are told."""
+    return Rpc(control=Control(trunk=TrunkPart(choke=(tag,))))
 
 
 class Parents:
@@ -88,7 +96,7 @@ class Parents:
         lead = 0.0 if missing is None else now - missing.since
         if source.parent and now - source.born < YOUNG:
             return  # the parent may have been among those who were only to announce it
-        trusted = source.parent and source.shunned.get(source.parent, 0.0) <= now
+        trusted = source.parent and not source.shuns(source.parent, now)
         if trusted and missing is not None and missing.asked and lead > MARGIN:
             if lead > LONG and peer in links:
                 self._double(source, peer, effects)
@@ -118,7 +126,7 @@ class Parents:
         """The parent announces, early as ever, what it should send: it may not have it at all."""
         speaker = self._speakers.get(source.parent)
         if speaker is not None and now - source.elected > _CHOKE_AGAIN:
-            source.shunned[source.parent] = now + SHUNNED
+            source.shunned = {**(source.shunned or {}), source.parent: now + SHUNNED}
             speaker.proven = False
 
     def _first(
@@ -128,7 +136,7 @@ class Parents:
         if missing is None:
             return b""
         first = missing.announcers[0]
-        if first in links and source.shunned.get(first, 0.0) <= now:
+        if first in links and not source.shuns(first, now):
             return first
         return b""
 
@@ -136,4 +144,4 @@ class Parents:
         """Ask a peer not to send, unless it has hardly heard that we did."""
         if now - source.choked.get(peer, -_CHOKE_AGAIN) >= _CHOKE_AGAIN:
             source.choked[peer] = now
-            tell(peer, TrunkPart(choke=(source.tag,)), effects)
+            effects.append(Send(peer, _choking(source.tag)))

@@ -1,6 +1,6 @@
 """What the pub/sub layer knows of a connected peer, within limits."""
 
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -11,6 +11,14 @@ _CHANGES_AT_ONCE: Final = 2048
 _CHANGES_PER_SECOND: Final = 50
 """How often a peer may subscribe or leave: our choice, twice all topics that it may have, and
 then more often than anybody's interests change."""
+
+
+class Standing(Protocol):
+    """What a peer has earned."""
+
+    @property
+    def earned(self) -> float | None:
+        """Its score; None when that is not known without a look."""
 
 
 class PeerState(msgspec.Struct, gc=False):
@@ -27,6 +35,8 @@ class PeerState(msgspec.Struct, gc=False):
     """How often it may subscribe and leave; made with its second change, as most have one topic."""
     said_extensions: bool = False
     """Whether it has named the extensions that it speaks."""
+    standing: Standing | None = None
+    """None where peers have no scores."""
 
     def may_change(self, now: float) -> bool:
         """Whether it may subscribe or leave once more."""

@@ -144,21 +144,25 @@ class PubSubRouter:
         rpc: Rpc = event.message  # type: ignore[assignment]
         if rpc.subscriptions:
             self._on_subscriptions(peer, state, rpc.subscriptions, now, effects)
-        if self._vets_peers and not self._accepts_from(peer, rpc, now, effects):
-            return
-        for message in rpc.publish:
+        standing = state.standing
+        if standing is not None:
+            earned = standing.earned
+            if (earned is None or earned < 0) and not self._accepts_from(peer, rpc, now, effects):
+                return
+        publish = rpc.publish
+        for message in publish:
             message_id = message.id
             if message_id in self._seen_ids:
                 effects.append(trace.DuplicateMessage(message_id, peer, message.topic))
-                if message_id in self._judged or peer in self._owing:
+                if self._judges_all or message_id in self._judged or peer in self._owing:
                     self._on_duplicate(peer, message, now, effects)
             else:
                 self._on_new_message(peer, message, now, effects)
-        if len(rpc.publish) > 1:
+        if len(publish) > 1:
             share_rpcs(effects, self._settings.max_rpc_size)
         if rpc.control is not None:
             self._on_control(peer, rpc.control, now, effects)
-        elif not rpc.publish and not rpc.subscriptions:
+        elif not publish and not rpc.subscriptions:
             effects.append(trace.Refuse(peer, reasons.EMPTY_RPC))
 
     # What subclasses decide.
@@ -183,16 +187,13 @@ class PubSubRouter:
     ) -> None:
         """A peer brought a message that was refused."""
 
-    _vets_peers = False
-    """Whether `_accepts_from` is asked at all."""
-
     def _accepts_from(self, peer: PeerId, rpc: Rpc, now: float, effects: Effects) -> bool:
-        """Whether messages and control of a peer are heeded."""
+        """Whether messages and control are heeded of a peer in no good standing, or unknown one."""
         return True
 
+    _judges_all = False  # whether every copy matters
     _judged: Container[MessageId] = ()
-    """Seen messages of which a further copy matters: most arrivals are duplicates, and most
-    duplicates do not."""
+    """Seen messages of which a further copy matters: of most it does not."""
     _owing: Container[PeerId] = ()  # peers of which every copy matters
 
     def _on_duplicate(self, peer: PeerId, message: Message, now: float, effects: Effects) -> None:
@@ -293,8 +294,7 @@ class PubSubRouter:
         if own.delivered:
             effects.append(trace.DeliverMessage(message_id, topic, self.id))
         reached = self._route(message, self.id, now, effects)
-        note = "" if reached else NO_SUBSCRIBERS
-        effects.append(Published(own.number, own.event, reached, note))
+        effects.append(Published(own.number, own.event, reached, "" if reached else NO_SUBSCRIBERS))
 
     # Peers come and go.
 
@@ -385,7 +385,7 @@ class PubSubRouter:
             message.id = self._name(message)
             if message.id in self._seen_ids:
                 effects.append(trace.DuplicateMessage(message.id, peer, message.topic))
-                if message.id in self._judged or peer in self._owing:
+                if self._judges_all or message.id in self._judged or peer in self._owing:
                     self._on_duplicate(peer, message, now, effects)
                 return
         if message.topic not in self.subscriptions:

@@ -11,6 +11,7 @@ The rule is the codec's (`protocols.pubsub.codec`): no object is built that a li
 """
 
 import hashlib
+from functools import lru_cache
 from itertools import compress
 from typing import Final
 
@@ -93,8 +94,9 @@ class TrunkPart(msgspec.Struct, frozen=True, gc=False):
     """Keys of messages that the sender has had for a while."""
 
 
+@lru_cache(TAGS_MAX)
 def tag_of(topic: Topic, source: PeerId) -> bytes:
-    """What a source is called in a topic."""
+    """What a source is called in a topic: one value for all peers of a process."""
     return hashlib.sha256(topic.encode() + b"\0" + source).digest()[:TAG_BYTES]
 
 
@@ -103,8 +105,12 @@ def mark_of(seqno: bytes) -> bytes:
     return seqno[-4:].rjust(4, b"\0")
 
 
+@lru_cache(NAMES_MAX)
 def key_of(name: bytes) -> bytes:
-    """What a message is called where its source does not matter: its tag and mark in one."""
+    """What a message is called where its source does not matter: its tag and mark in one.
+
+    Several neighbours announce each message.
+    """
     mixed = int.from_bytes(name[:TAG_BYTES], "big") ^ int.from_bytes(name[TAG_BYTES:], "big")
     return mixed.to_bytes(KEY_BYTES, "big")
 
