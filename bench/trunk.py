@@ -37,9 +37,10 @@ LOADS: dict[str, dict[str, Any]] = {
     },
     "reddit": {"kind": "reddit2007", "limit": 300, "rate": 20.0},
     "reddit-long": {"kind": "reddit2007", "limit": 3000, "rate": 20.0},
+    "reddit-all": {"kind": "reddit2007", "rate": 20.0},
 }  # fmt: skip
 """One publisher; everybody, in one topic; three who say twenty things at once; Reddit's many in 23
-topics, their first 300 comments and their first 3,000."""
+topics, their first 300 comments, their first 3,000, and all 17,611."""
 
 WEATHERS: dict[str, dict[str, Any]] = {
     "calm": {},

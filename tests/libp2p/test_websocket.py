@@ -152,6 +152,18 @@ def test_pings_and_pongs_bring_nothing_however_long_they_are(opcode: Opcode) -> 
         listener.receive(frame(opcode, bytes(125)) * 5000, 0.0)
 
 
+def test_frames_that_bring_nothing_are_counted_for_those_who_judge_a_peer() -> None:
+    _, listener = opened()
+    for opcode, data in (
+        (Opcode.PING, bytes(125)),
+        (Opcode.PONG, b""),
+        (Opcode.BINARY, b""),
+        (Opcode.BINARY, b"some"),
+    ):
+        listener.receive(frame(opcode, data), 0.0)
+    assert listener.useless == 3
+
+
 def test_a_crowd_of_frames_is_refused_before_all_of_it_is_parsed() -> None:
     """Not many more pings are answered than are allowed."""
     _, listener = opened()

@@ -237,7 +237,7 @@ def test_a_flood_of_short_talks_is_cut_off_and_an_honest_pair_goes_on(flood: str
     run(story)
 
 
-WEBSOCKET_REASONS = {"tiny-websocket-frames", "bad-websocket-frame"}
+WEBSOCKET_REASONS = {"tiny-websocket-frames", "bad-websocket-frame", "useless-frames"}
 
 
 async def pour_bare(mallory: WebSocketPeer, chunk: bytes) -> None:

@@ -1,12 +1,15 @@
 """Nodes over WebSocket: the same connection as over TCP, with HTTP before it, and TLS if wanted."""
 
 import asyncio
+import secrets
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hostile_peer import WebSocketPeer
+from websockets.frames import Frame, Opcode
 
 from certificates import certificate
 from live_nodes import run, take, until
@@ -16,6 +19,7 @@ from rumormill.libp2p import listening, transports, websocket
 from rumormill.node.config import NodeConfig
 from rumormill.node.identity import create_network
 from rumormill.node.node import Node
+from rumormill.wire.keys import PrivateKey
 from rumormill.wire.multiaddr import Multiaddr, Way
 
 WS = "/ip4/127.0.0.1/tcp/0/ws"
@@ -236,12 +240,16 @@ class Bearer:
 
     def __init__(self) -> None:
         self.failed = ""
+        self.useless = 0
 
     def connection_made(self, transport: Any) -> None:
         pass
 
     def data_received(self, data: bytes) -> None:
         pass
+
+    def charge_useless(self, frames: int) -> None:
+        self.useless += frames
 
     def fail(self, error: PeerError) -> None:
         self.failed = error.reason
@@ -262,5 +270,34 @@ def test_who_pings_and_does_not_read_is_cut_off_for_that(monkeypatch: pytest.Mon
         assert not bearer.failed
         transport.data_received(ping * 60)
         assert bearer.failed == "unread-websocket-pongs"
+        assert bearer.useless == 100
+
+    run(story)
+
+
+def test_pings_of_websocket_are_paid_for_below_their_limit_too() -> None:
+    """No connection breaks a rule, and the peer is cut off all the same."""
+
+    async def story() -> None:
+        chunk = Frame(Opcode.PING, bytes(125)).serialize(mask=True) * 3500
+        cut_off = "cut-off-useless-frames"
+        async with Node(None, listen=WS) as alice:
+            key, tries = PrivateKey(secrets.token_bytes(32)), 0
+            peer = bytes(key.peer_id)
+            while cut_off not in alice.refusals and tries < 8:
+                tries += 1
+                async with WebSocketPeer(key) as mallory:
+                    await mallory.connect(alice)
+                    await until(lambda: peer in alice._swarm.connections, "it is let in")
+                    mallory.bare(chunk)
+                    before = mallory.received
+                    mallory.session.ping(tries)
+                    mallory.flush()
+                    await until(
+                        lambda one=mallory, had=before: one.closed or one.received > had,
+                        "what it says is worked through",
+                    )
+            assert cut_off in alice.refusals
+            assert "tiny-websocket-frames" not in alice.refusals
 
     run(story)

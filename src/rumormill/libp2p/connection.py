@@ -35,9 +35,9 @@ from rumormill.wire.keys import PeerId, PrivateKey
 from rumormill.wire.multiaddr import Multiaddr, Way
 
 RETIRED = "another connection has taken its place"
-_USELESS_AT_A_TIME, _BAD_STREAM, _BAD_CONNECTION = 10, 50.0, 250.0
-"""What the owner is told of frames that bring nothing, by so many, and of a stream or a whole
-connection that broke a rule: the numbers say how these weigh against one refusal (1)."""
+_USELESS_A_POINT, _BAD_STREAM, _BAD_CONNECTION = 10, 50.0, 250.0
+"""How many frames that bring nothing weigh as much as one refusal (1), and what a stream and a
+whole connection weigh that broke a rule."""
 _NO_EVENTS: Final[list[Event]] = []
 _WRITE_CHUNK = 256 * 1024
 _HIGH_WATER = 512 * 1024
@@ -119,7 +119,7 @@ class Connection(asyncio.BufferedProtocol, asyncio.Protocol):
         """The stream whose handler is not done with what it was given."""
         self._behind = False
         """Whether all of that waits for the next turn."""
-        self._useless, self._writable = 0, True
+        self._writable = True
         self._deadline: asyncio.TimerHandle | None = None
         self._awaited_ping: int | None = None
         self._pinged_at = 0.0
@@ -207,8 +207,9 @@ class Connection(asyncio.BufferedProtocol, asyncio.Protocol):
                 events = self._events
                 if not events:
                     events = session.receive(b"" if session.unread else self._read())
-                    if session.useless - self._useless >= _USELESS_AT_A_TIME:
-                        self._blame_useless()
+                    if session.useless >= _USELESS_A_POINT:
+                        self.charge_useless(session.useless)
+                        session.useless = 0
                 self._events = _NO_EVENTS
                 for number, event in enumerate(events, 1):
                     if type(event) is DataReceived:
@@ -226,10 +227,9 @@ class Connection(asyncio.BufferedProtocol, asyncio.Protocol):
                 return self.closed_because is None
         return False
 
-    def _blame_useless(self) -> None:
-        found = (self.session.useless - self._useless) // _USELESS_AT_A_TIME
-        self._useless += found * _USELESS_AT_A_TIME
-        self._owner.blame(self.remote_peer, "useless-frames", found)
+    def charge_useless(self, frames: int) -> None:
+        """Charge the peer for frames that brought nothing."""
+        self._owner.blame(self.remote_peer, "useless-frames", frames / _USELESS_A_POINT)
 
     def _has_unread(self) -> bool:
         return bool(self._arrived) or (self._noise is not None and self._noise.unread)

@@ -162,6 +162,9 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
             self._connection.fail(error)
             return
         self._flush()
+        if session.useless and self._connection.ready:
+            self._connection.charge_useless(session.useless)
+            session.useless = 0
         if said:
             self._connection.data_received(said)
         if session.ended and self._socket is not None:

@@ -45,6 +45,8 @@ class WebSocketSession:
         self.opened = False
         self.ended = False
         """Whether the peer has said that nothing more comes."""
+        self.useless = 0
+        """Frames that brought nothing, for those who judge a peer."""
         self._head_bytes = 0
         self._seen = b""
         """The last bytes of what has come of the head, which may begin its end."""
@@ -137,6 +139,7 @@ class WebSocketSession:
         if frame.opcode is Opcode.TEXT:
             raise PeerError(BAD_FRAME, "a frame of text")
         carries = frame.opcode in (Opcode.BINARY, Opcode.CONT)
+        self.useless += not (carries and frame.data)
         if not carries or len(frame.data) < TINY_BYTES:
             self._early += not known
             if self._early > MAX_EARLY or not self._tiny.take(now):
