@@ -205,6 +205,12 @@ def p99(delays: list[float]) -> float:
     return sorted(delays)[int(len(delays) * 0.99)]
 
 
+def span(done: list[str]) -> str:
+    """What those did whom nobody cut off, from the least to the most: a number, and of what."""
+    least, *_, most = sorted(done * 2, key=lambda each: int(each.partition(" ")[0]))
+    return f"{least.partition(' ')[0]} to {most} each"
+
+
 def holds(row: dict[str, Any]) -> bool:
     return bool(
         row["delivered"] == 1.0
@@ -238,7 +244,8 @@ def main() -> None:
                 print(json.dumps(row), flush=True)
                 continue
             cut = "never" if row["cut"] is None else f"{row['cut']:.1f} s"
-            why = f"{cut}: {', '.join(row['why'])}" if row["why"] else ", ".join(row["again"])
+            ends = f"{cut}: {', '.join(row['why'])}"
+            why = span(row["again"]) if flood in BOUNDLESS else ends
             cells = [
                 flood,
                 str(row["attackers"]),
