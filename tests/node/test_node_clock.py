@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from live_nodes import run, until
+from rumormill.cli.shared_flags import PROTOCOLS
 from rumormill.core.event import Event, Note
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import Durability, Retention, StoreConfig
@@ -229,6 +230,33 @@ def test_what_has_a_receipt_has_a_number_that_the_log_knows(tmp_path: Path, wall
                 assert Numbers(node.log).latest * 1e9 >= number_of(last)
 
     run(story)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("back", [30.0, HOUR], ids=["a little", "far"])
+def test_what_has_a_receipt_is_kept_whatever_retention_has_deleted(
+    tmp_path: Path, wall: Wall, protocol: str, back: float
+) -> None:
+    """A life whose clock was ahead published, and retention deleted some of it. The next one begins
+    before these dates, or counts on from them within a moment: what it says is new all the same."""
+    topics = ["news"]
+
+    async def life(first: int) -> None:
+        async with Node(tmp_path, protocol=protocol, supervises=protocol == "skipring") as node:
+            if protocol == "pulsarcast" and not first:
+                topics[0] = (await node.create_topic("news")).name
+            for number in range(first, first + 6):
+                receipt = await node.publish(topics[0], b"%d" % number)
+                assert receipt.offset == number
+                keep_two = {topics[0]: Retention(max_events=2)}
+                await asyncio.to_thread(node.log.retain, keep_two, 0.0)
+            kept = await node.history(topics[0])
+            assert [each.data for each in kept] == [b"%d" % (first + 4), b"%d" % (first + 5)]
+
+    wall.ahead = back
+    run(lambda: life(0))
+    wall.ahead = 0.0
+    run(lambda: life(6))
 
 
 def test_numbers_of_one_moment_are_known_to_the_log() -> None:

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from rumormill.core.event import Event
+from rumormill.core.event import NEW, Event
 from rumormill.core.ids import MessageId, PeerId, Topic
 
 UNDATED: Final = 0
@@ -161,6 +161,8 @@ class Deleted(msgspec.Struct):
 
         Of an author who is not known, what comes soon after its date is new.
         """
+        if event.offset == NEW:
+            return False
         stamp, latest = stamp_of(event), self.latest.get(event.author)
         if latest is None:
             latest = min(self.others, int(1e6 * (event.received - AHEAD_SECONDS)))

@@ -25,7 +25,7 @@ from msgspec.structs import force_setattr
 from rumormill.core.api import Receipt
 from rumormill.core.effects import Append, KeepNote, Load, Published
 from rumormill.core.errors import LocalError, RumormillError
-from rumormill.core.event import UNASSIGNED, Event, Kept, Note, filled
+from rumormill.core.event import NEW, UNASSIGNED, Event, Kept, Note, filled
 from rumormill.core.ids import MessageId, Parents, PeerId, Topic
 from rumormill.core.inputs import Input, NotStored, Publish, Stored
 from rumormill.log.calls import Outcome
@@ -252,7 +252,7 @@ class Journal:
             self._loop.call_soon(self._lose, [Taken(event, effect, own)], error)
             return
         self._waiting_bytes += size
-        received = filled(event, when, UNASSIGNED, self._protocol)
+        received = filled(event, when, NEW if effect.new else UNASSIGNED, self._protocol)
         note, self._note = (None, self._note) if barrier is None else (self._note, None)
         waiting.append(Taken(received, effect, own, note))
         if not self._flush_scheduled:
