@@ -74,6 +74,8 @@ with a longer one, and with none."""
 
 _LATEST: Final = 1 << 63
 """The last date that a sequence number follows, in the year 2262: numbers have 64 bits."""
+_LAST_START: Final = 3 << 62
+"""Where a life begins that comes after others which had numbers beyond that."""
 
 
 class Authorship:
@@ -88,7 +90,7 @@ class Authorship:
 
     def start(self, now: float) -> None:
         """Begin sequence numbers at the time, so that a restart does not repeat them."""
-        self._next_seqno = max(self._next_seqno, min(int(now * 1e9), _LATEST) + 1)
+        self._next_seqno = max(self._next_seqno, min(int(now * 1e9), _LAST_START) + 1)
 
     def compose(self, topic: Topic, data: bytes, now: float = 0.0) -> Message:
         """Make a message of ours, signed where the policy says so.
