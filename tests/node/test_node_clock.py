@@ -320,6 +320,39 @@ def test_what_has_a_receipt_is_kept_whatever_retention_has_deleted(
     run(lambda: life(6))
 
 
+@pytest.mark.parametrize("protocol", ["gossipsub", "floodsub", "radius"])
+def test_peers_that_delete_do_not_take_what_follows_for_deleted(
+    tmp_path: Path, wall: Wall, protocol: str
+) -> None:
+    """An author's clock was set back between two lives. Until it has caught up, its numbers count
+    on from the latest; a peer compares them with those of what it has deleted."""
+
+    async def before() -> None:
+        async with Node(tmp_path, protocol=protocol) as node:
+            await node.publish("news", b"before")
+
+    async def story() -> None:
+        async with (
+            Node(tmp_path, protocol=protocol) as author,
+            Node(None, protocol=protocol) as peer,
+        ):
+            events = await peer.subscribe("news")
+            await peer.connect(author.tickets[0])
+            await author.wait_until_ready("news")
+            for number in range(6):
+                await author.publish("news", b"%d" % number)
+                coming = asyncio.ensure_future(anext(events))
+                await until(lambda: coming.done() or peer.log.counters.gone, "it has come")  # noqa: B023
+                assert not peer.log.counters.gone
+                assert (await coming).data == b"%d" % number
+                peer.log.retain({"news": Retention(max_events=1)}, now=0.0)
+
+    wall.ahead = 1.5 if protocol == "radius" else 30.0  # it refuses what is dated 2 s ahead
+    run(before)
+    wall.ahead = 0.0
+    run(story)
+
+
 def test_numbers_of_one_moment_are_known_to_the_log() -> None:
     """The date of the last of many is before its number: what begins behind the date would give
     the number again. Who is named by something else may be in the log already, with any date."""

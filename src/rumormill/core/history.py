@@ -22,6 +22,10 @@ from rumormill.core.ids import MessageId, PeerId, Topic
 UNDATED: Final = 0
 """The stamp of an event whose author has signed no date: such events are ordered by their ids."""
 
+STEP: Final = 1000
+"""Nanoseconds that an author's numbers are apart at least: a stamp has microseconds, and two events
+of one stamp could not be told apart by who has deleted one of them."""
+
 AHEAD_SECONDS: Final = 60
 """By how much clocks may differ: our choice. What is dated later when it comes has a wrong date."""
 
