@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import msgspec
 import pytest
@@ -26,6 +27,7 @@ from rumormill.log import (
     StoreFailedError,
     StoreReadOnlyError,
 )
+from rumormill.log import writer as writer_module
 from rumormill.log.heads import HeadsFile
 from store_samples import fill, make_event, read_all
 
@@ -520,3 +522,21 @@ def wait_until_idle(log: EventLog) -> None:
     asleep = threading.Event()
     while not log.writer().is_idle:
         asleep.wait(0.001)
+
+
+def test_who_reads_waits_for_no_commit(home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the disk takes to flush one: an event loop asks for a topic's extent."""
+    with EventLog(home) as log, ThreadPoolExecutor() as pool:
+        fill(log, 3)
+        found: list[int] = []
+        commit = writer_module.put_topics
+
+        def slow(*arguments: Any) -> None:
+            found.append(pool.submit(lambda: len(log.read("news", 0))).result(timeout=20))
+            found.append(pool.submit(lambda: log.topic("news").next_offset).result(timeout=20))
+            commit(*arguments)
+
+        monkeypatch.setattr(writer_module, "put_topics", slow)
+        log.append([make_event(3)]).result()
+        assert found == [3, 3]
+        assert len(log.read("news", 0)) == 4

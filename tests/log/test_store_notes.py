@@ -4,10 +4,11 @@ import sqlite3
 
 import pytest
 
-from rumormill.core.event import Note
-from rumormill.log import CorruptLogError, EventLog, EventRefusedError, repair
+from rumormill.core.event import Note, Position
+from rumormill.log import CorruptLogError, EventLog, EventRefusedError, FindingKind, repair
 from rumormill.log import notes as notes_module
 from rumormill.log.notes import drop_notes, note_keys, read_note
+from rumormill.log.positions import read_positions
 from store_samples import fill, make_event
 
 
@@ -110,3 +111,43 @@ def test_a_repair_takes_notes_along(home) -> None:
     with EventLog(home) as log:
         assert read_note(log, "a") == b"1"
         assert note_keys(log, "") == ["a"]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE notes SET value = x'33' WHERE key = 'b'",
+        "UPDATE notes SET key = CAST(x'ff62' AS TEXT) WHERE key = 'b'",
+        "UPDATE positions SET position = x'33' WHERE name = 'b'",
+        "UPDATE positions SET name = CAST(x'ff62' AS TEXT) WHERE name = 'b'",
+        "UPDATE positions SET topic = CAST(x'ff62' AS TEXT) WHERE name = 'b'",
+    ],
+)
+@pytest.mark.parametrize("events", [0, 20], ids=["without events", "with events"])
+def test_damage_beside_whole_events_is_found_and_repaired(home, damage: str, events: int) -> None:
+    """Of what is noted only what is damaged is given up; a node that reads it can start again."""
+    with EventLog(home) as log:
+        fill(log, events)
+        kept = [each for name in "abc" for each in (Note(name, b"1"), Position("news", name, 0))]
+        log.append([], notes=kept).result()
+    with sqlite3.connect(home / "events-1.db") as db:
+        db.execute(damage)
+    db.close()
+    with EventLog(home, read_only=True) as log:
+        (finding,) = log.verify().findings
+        assert finding.kind is FindingKind.UNREADABLE
+        assert "is damaged" in finding.sentence()
+        if "positions" in damage:
+            with pytest.raises(CorruptLogError, match="`rumormill repair` forgets it"):
+                read_positions(log)
+    assert repair(home).findings == (finding,)
+    assert repair(home).ok
+    with EventLog(home) as log:
+        assert log.verify().ok
+        whole = ["a", "b", "c"]
+        damaged = ["a", "c"]
+        in_notes = "notes" in damage
+        assert note_keys(log, "") == (damaged if in_notes else whole)
+        assert [each.name for each in read_positions(log)] == (whole if in_notes else damaged)
+        assert len(log.read("news", 0)) == events
+        log.append([make_event(30)]).result()

@@ -4,14 +4,15 @@ import asyncio
 import contextlib
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from live_nodes import pair, run, take, take_events, until
 from rumormill.core.api import GroupView
 from rumormill.core.errors import LocalError
-from rumormill.core.event import Position
-from rumormill.log.errors import CorruptLogError
+from rumormill.core.event import Event, Position
+from rumormill.log.errors import CorruptLogError, NoDescriptorsError, StoreFailedError
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import Retention
 from rumormill.log.positions import read_positions
@@ -319,3 +320,85 @@ def test_positions_survive_a_repair_and_damage_is_told(tmp_path: Path) -> None:
         log.change(damage)
         with pytest.raises(CorruptLogError, match="position of subscription 'x'"):
             read_positions(log)
+
+
+def test_who_asks_again_is_given_what_could_not_be_read_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No descriptor was left, for a moment: it ends nobody's subscription."""
+
+    async def main() -> None:
+        async with Node(None) as node:
+            await publish(node, 0, 1)
+            read, trouble = node.log.read, [NoDescriptorsError("none is left")]
+
+            def reads(*arguments: Any) -> list[Event]:
+                if trouble:
+                    raise trouble.pop()
+                return read(*arguments)
+
+            monkeypatch.setattr(node.log, "read", reads)
+            one, two = [await node.subscribe("work", name="w", since_offset=0) for _ in "12"]
+            with pytest.raises(NoDescriptorsError):
+                await anext(one)
+            assert await take(two, 2) == [b"0", b"1"]
+            await publish(node, 2)
+            assert await take(one, 1) == [b"2"]
+
+    run(main)
+
+
+def test_a_name_goes_on_after_a_repair_whoever_still_has_it_open(tmp_path: Path) -> None:
+    """The disk has failed; one consumer does not know yet, and another subscribes anew."""
+
+    async def main() -> None:
+        async with Node(tmp_path) as node:
+            events = await node.subscribe("work", name="w", since_offset=0, auto_ack=False)
+            await publish(node, 0, 1, 2)
+            first = (await take_events(events, 1))[0]
+            node.log.writer().stop(StoreFailedError("the disk has failed"))
+            with pytest.raises(StoreFailedError):
+                await publish(node, 3)
+            await node.repair()
+            await publish(node, 3)
+            again = await node.subscribe("work", name="w", auto_ack=False)
+            assert await take(again, 3) == [b"1", b"2", b"3"]
+            assert view(node) == GroupView("work", "w", 4, 4, 0, 2)
+            await events.ack(first)
+            await again.ack()
+            await publish(node, 4, 5)
+            assert sorted([*await take(events, 1), *await take(again, 1)]) == [b"4", b"5"]
+
+    run(main)
+
+
+@pytest.mark.parametrize("goes_on", [True, False], ids=["in use again", "closed"])
+def test_what_is_acknowledged_after_the_end_stays_so(tmp_path: Path, goes_on: bool) -> None:
+    """By the last consumer of a name, at work on what it had when it was closed: neither that nor
+    what others have acknowledged since comes again, in this life or the next."""
+
+    async def main() -> None:
+        async with Node(tmp_path) as node:
+            await publish(node, *range(6))
+            ended = await node.subscribe("work", name="w", since_offset=0, auto_ack=False)
+            assert len(await take(ended, 2)) == 2
+            ended.close()
+            if goes_on:
+                events = await node.subscribe("work", name="w", auto_ack=False)
+                assert [each.offset for each in await take_events(events, 4)] == [0, 1, 2, 3]
+                await events.ack(1, 2, 3)
+            await ended.ack(0)
+            if not goes_on:
+                assert view(node).pending == 1
+                await ended.ack(1)
+            assert read_positions(node.log) == [Position("work", "w", 4 if goes_on else 2)]
+            if not goes_on:
+                events = await node.subscribe("work", name="w", auto_ack=False)
+            assert await offered(events) == ([4, 5] if goes_on else [2, 3, 4, 5])
+            events.close()
+            await node.forget_group("work", "w")
+            with pytest.raises(LocalError, match="there is no subscription 'w' to 'work'"):
+                await ended.ack(1)
+            assert read_positions(node.log) == []
+
+    run(main)

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from live_nodes import run, until
+from rumormill.cli.shared_flags import PROTOCOLS
 from rumormill.core.event import Event, Note
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import Durability, Retention, StoreConfig
 from rumormill.node.clock import Clock
 from rumormill.node.config import NodeConfig
+from rumormill.node.identity import identity_of
 from rumormill.node.node import Node
 from rumormill.node.numbers import Numbers
 
@@ -110,6 +112,66 @@ def test_what_passes_between_two_looks_is_no_step(monkeypatch: pytest.MonkeyPatc
     pauses[:] = [0.5, 0.0]
     assert not clock.follow()
     assert (clock.now(), clock.wall, clock.pace) == (1e9 + steady, 1e9, 1.0)
+
+
+@pytest.mark.parametrize("wrong", [-1e9, 0.0, 1.04e10, 4e11])
+def test_a_clock_that_shows_no_date_is_not_followed(
+    monkeypatch: pytest.MonkeyPatch, wrong: float
+) -> None:
+    """It goes on as before, or counts from the beginning until there is a date."""
+    steady, shown = 50.0, 1e9
+    monkeypatch.setattr(time, "time", lambda: shown)
+    clock = Clock(lambda: steady)
+    shown, steady = wrong, 60.0
+    assert not clock.follow()
+    assert (clock.now(), clock.wall + steady, clock.pace) == (1e9 + 10.0, 1e9 + 10.0, 1.0)
+    begun = Clock(lambda: steady)
+    assert begun.now() == begun.wall + steady == 1.0
+    shown = 1e9 + 10.0
+    assert not clock.follow()
+    assert begun.follow()
+    assert begun.now() == shown
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("wrong", [-1e9, 1.04e10, 4e11])
+def test_a_node_lives_through_a_clock_that_shows_no_date(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: str, wrong: float
+) -> None:
+    """It is started with it, again, and with a right one: what it publishes is new each time."""
+    topics = ["news"]
+
+    async def life(number: int) -> None:
+        async with Node(tmp_path, protocol=protocol, supervises=protocol == "skipring") as node:
+            if protocol == "pulsarcast" and not number:
+                topics[0] = (await node.create_topic("news")).name
+            events = await node.subscribe(topics[0])
+            receipt = await node.publish(topics[0], b"%d" % number)
+            assert receipt.offset == number
+            assert (await anext(events)).data == b"%d" % number
+
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "time", lambda: wrong)
+        for number in range(2):
+            run(lambda number=number: life(number))
+    for number in range(2, 4):
+        run(lambda number=number: life(number))
+
+
+def test_numbers_that_a_wrong_clock_gave_do_not_come_again(tmp_path: Path) -> None:
+    """An earlier life, which followed it, has used up numbers far beyond its dates."""
+
+    async def life(number: int) -> None:
+        async with Node(tmp_path) as node:
+            assert (await node.publish("news", b"%d" % number)).offset == number
+
+    author = identity_of(tmp_path).peer
+    numbers = [(1 << 63) + 1, (1 << 63) + 2]
+    with EventLog(tmp_path) as log:
+        ids = [author + number.to_bytes(8) for number in numbers]
+        log.append([Event("news", b"", author, each, received=1.04e10) for each in ids]).result()
+    for number in range(2, 5):
+        run(lambda number=number: life(number))
 
 
 @pytest.mark.parametrize("step", [HOUR, -HOUR])
@@ -228,6 +290,66 @@ def test_what_has_a_receipt_has_a_number_that_the_log_knows(tmp_path: Path, wall
                 last = (await node.history("news"))[-1]
                 assert Numbers(node.log).latest * 1e9 >= number_of(last)
 
+    run(story)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("back", [30.0, HOUR], ids=["a little", "far"])
+def test_what_has_a_receipt_is_kept_whatever_retention_has_deleted(
+    tmp_path: Path, wall: Wall, protocol: str, back: float
+) -> None:
+    """A life whose clock was ahead published, and retention deleted some of it. The next one begins
+    before these dates, or counts on from them within a moment: what it says is new all the same."""
+    topics = ["news"]
+
+    async def life(first: int) -> None:
+        async with Node(tmp_path, protocol=protocol, supervises=protocol == "skipring") as node:
+            if protocol == "pulsarcast" and not first:
+                topics[0] = (await node.create_topic("news")).name
+            for number in range(first, first + 6):
+                receipt = await node.publish(topics[0], b"%d" % number)
+                assert receipt.offset == number
+                keep_two = {topics[0]: Retention(max_events=2)}
+                await asyncio.to_thread(node.log.retain, keep_two, 0.0)
+            kept = await node.history(topics[0])
+            assert [each.data for each in kept] == [b"%d" % (first + 4), b"%d" % (first + 5)]
+
+    wall.ahead = back
+    run(lambda: life(0))
+    wall.ahead = 0.0
+    run(lambda: life(6))
+
+
+@pytest.mark.parametrize("protocol", ["gossipsub", "floodsub", "radius"])
+def test_peers_that_delete_do_not_take_what_follows_for_deleted(
+    tmp_path: Path, wall: Wall, protocol: str
+) -> None:
+    """An author's clock was set back between two lives. Until it has caught up, its numbers count
+    on from the latest; a peer compares them with those of what it has deleted."""
+
+    async def before() -> None:
+        async with Node(tmp_path, protocol=protocol) as node:
+            await node.publish("news", b"before")
+
+    async def story() -> None:
+        async with (
+            Node(tmp_path, protocol=protocol) as author,
+            Node(None, protocol=protocol) as peer,
+        ):
+            events = await peer.subscribe("news")
+            await peer.connect(author.tickets[0])
+            await author.wait_until_ready("news")
+            for number in range(6):
+                await author.publish("news", b"%d" % number)
+                coming = asyncio.ensure_future(anext(events))
+                await until(lambda: coming.done() or peer.log.counters.gone, "it has come")  # noqa: B023
+                assert not peer.log.counters.gone
+                assert (await coming).data == b"%d" % number
+                peer.log.retain({"news": Retention(max_events=1)}, now=0.0)
+
+    wall.ahead = 1.5 if protocol == "radius" else 30.0  # it refuses what is dated 2 s ahead
+    run(before)
+    wall.ahead = 0.0
     run(story)
 
 

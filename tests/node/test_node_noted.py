@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,9 +10,11 @@ from live_nodes import run
 from rumormill.core.effects import Append
 from rumormill.core.errors import RumormillError
 from rumormill.core.event import Event, Note
+from rumormill.log import inserts
 from rumormill.log.errors import DiskFullError
 from rumormill.log.model import StoreConfig
 from rumormill.log.notes import note_keys, read_note
+from rumormill.node.config import NodeConfig
 from rumormill.node.node import Node
 
 
@@ -78,6 +81,54 @@ def test_an_event_that_the_log_refuses_takes_no_others_note_with_it(
             kept = [int(each.data) for each in await node.history("news")]
             assert kept == [n for n in range(3) if n != bad]
             assert note_keys(node.log, "") == [f"k{n}" for n in kept]
+
+    run(main)
+
+
+@pytest.mark.parametrize("bad", [0, 1, 2])
+def test_a_note_never_speaks_of_an_event_that_the_log_refused(tmp_path: Path, bad: int) -> None:
+    """Under one key each note says what was published up to there, as those of the Spark sink do:
+    nothing is kept that would have the refused event left out when all is published again."""
+
+    async def main() -> None:
+        store = StoreConfig(max_event_bytes=1000)
+        async with Node(tmp_path / "a", store=store) as node:
+            rows = [("news", b"%d" % n, Note("k", b"%d" % n)) for n in range(3)]
+            rows[bad] = ("news", bytes(5000), rows[bad][2])
+            with pytest.raises(RumormillError, match="above the limit"):
+                await node.publish_noted(rows)
+            assert int(read_note(node.log, "k") or b"-1") < bad
+            assert len(await node.history("news")) <= bad
+
+    run(main)
+
+
+def test_a_note_never_speaks_of_events_that_found_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full for a moment, while the first of several batches is written: the others are
+    not published either, and all are when it is tried again, each once."""
+
+    async def main() -> None:
+        async with Node(tmp_path / "a", config=NodeConfig(queue_messages=16)) as node:
+            rows = [("news", b"%d" % n, Note("k", b"%d" % n)) for n in range(20)]
+            await node.publish_noted(rows[:2])
+            with monkeypatch.context() as patched:
+                put, trouble = inserts.put_events, [DiskFullError("no room left")]
+
+                def full_once(*arguments: Any) -> int:
+                    if trouble:
+                        raise trouble.pop()
+                    return put(*arguments)
+
+                patched.setattr("rumormill.log.inserts.put_events", full_once)
+                with pytest.raises(RumormillError, match="no room left"):
+                    await node.publish_noted(rows[2:])
+                assert not trouble
+            kept = int(read_note(node.log, "k") or b"-1")
+            assert kept == 1
+            await node.publish_noted(rows[kept + 1 :])
+            assert [each.data for each in await node.history("news")] == [row[1] for row in rows]
 
     run(main)
 

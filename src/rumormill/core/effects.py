@@ -111,7 +111,8 @@ class Append(Effect, frozen=True, gc=False):
     brings it back when the event could not be stored and might be another time.
 
     `seqno` is the number that an event of our own uses up, a date in nanoseconds: when the event is
-    safe, so is the word that `Start.latest` of every later life is behind it.
+    safe, so is the word that `Start.latest` of every later life is behind it. One that is `new` was
+    made for this: it is stored, though retention may have deleted what is dated later.
     """
 
     event: Event
@@ -119,6 +120,7 @@ class Append(Effect, frozen=True, gc=False):
     barrier: Hashable = None
     if_lost: Hashable = None
     seqno: int = 0
+    new: bool = False
 
 
 class KeepNote(Effect, frozen=True):

@@ -15,6 +15,10 @@ UNASSIGNED: Final = -1
 """The offset of an event that no log has taken yet."""
 
 
+NEW: Final = -2
+"""The same of one that was made just now: no log can have had it before, whatever its date says."""
+
+
 VERSION: Final = "version"
 """`Event.via` of an event of a meta topic that announces a later version to a subscriber."""
 

@@ -16,11 +16,15 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from rumormill.core.event import Event
+from rumormill.core.event import NEW, Event
 from rumormill.core.ids import MessageId, PeerId, Topic
 
 UNDATED: Final = 0
 """The stamp of an event whose author has signed no date: such events are ordered by their ids."""
+
+STEP: Final = 1000
+"""Nanoseconds that an author's numbers are apart at least: a stamp has microseconds, and two events
+of one stamp could not be told apart by who has deleted one of them."""
 
 AHEAD_SECONDS: Final = 60
 """By how much clocks may differ: our choice. What is dated later when it comes has a wrong date."""
@@ -161,6 +165,8 @@ class Deleted(msgspec.Struct):
 
         Of an author who is not known, what comes soon after its date is new.
         """
+        if event.offset == NEW:
+            return False
         stamp, latest = stamp_of(event), self.latest.get(event.author)
         if latest is None:
             latest = min(self.others, int(1e6 * (event.received - AHEAD_SECONDS)))

@@ -28,7 +28,7 @@ from rumormill.core.errors import LocalError, RumormillError
 from rumormill.core.event import Note
 from rumormill.daemon import flight_messages as messages
 from rumormill.daemon.endpoint import Endpoint
-from rumormill.daemon.flight_service import Fetch, FlightService, Publish
+from rumormill.daemon.flight_service import Fetch, FlightService, Publish, StillPublishingError
 from rumormill.daemon.served_node import ServedNode
 from rumormill.log import files
 from rumormill.log.arrow import read_batches
@@ -99,7 +99,7 @@ def publisher_of(node: ServedNode, loop: asyncio.AbstractEventLoop) -> Publish:
         try:
             waiting.result(_PUBLISH_SECONDS)
         except TimeoutError:
-            raise LocalError("the node does not publish: its log or its peers are stuck") from None
+            raise StillPublishingError(waiting) from None
 
     return publish
 

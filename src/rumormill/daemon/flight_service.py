@@ -14,6 +14,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from hashlib import blake2b
 from typing import Any, Final, Self, TypeAlias
 
@@ -46,6 +47,15 @@ Publish: TypeAlias = Callable[[Sequence[tuple[str, Message, Note]]], None]
 """Publishes rows with their notes, in this order; returns when the log is safe."""
 Fetch: TypeAlias = Callable[[str, int], FetchedHistory]
 """Gets a topic's history beyond the log into the log, so many events at most, 0 for all."""
+
+
+class StillPublishingError(LocalError):
+    """Rows have not been published in time, and may be yet."""
+
+    def __init__(self, publishing: "Future[Any]") -> None:
+        super().__init__("the node does not publish: its log or its peers are stuck")
+        self.publishing = publishing
+        """Done when it is known."""
 
 
 class Progress(msgspec.Struct):
@@ -181,12 +191,21 @@ class FlightService:
                 if not self._freed.wait(max(0.0, deadline - time.monotonic())):
                     raise LocalError(f"rows under the key {key} are being published already")
             self._busy[key] = None
-        try:
-            yield
-        finally:
+
+        def free(_: object) -> None:
             with self._freed:
                 del self._busy[key]
                 self._freed.notify_all()
+
+        try:
+            yield
+        except StillPublishingError as error:  # a row that is kept later still may not come again
+            error.publishing.add_done_callback(free)
+            raise
+        except BaseException:
+            free(None)
+            raise
+        free(None)
 
 
 def columns_of(request: messages.RangeRequest | messages.PlanRequest) -> tuple[str, ...]:

@@ -23,6 +23,8 @@ from rumormill.log.errors import Finding, FindingKind
 from rumormill.log.heads import Head, HeadsDamagedError, HeadsFile, Witness, read_epoch, read_heads
 from rumormill.log.index_check import check_index
 from rumormill.log.model import Report, StoreConfig
+from rumormill.log.notes import check_notes
+from rumormill.log.positions import check_positions
 from rumormill.log.reader import hash_at, walk
 from rumormill.log.rows import MAX_OFFSET, UNKNOWN_HASH, EventRow, TopicRow, row_bytes
 from rumormill.log.schema import (
@@ -159,7 +161,19 @@ def verify_all(db: sqlite3.Connection) -> Report:
     state.losses = [loss for loss in state.losses if loss.kind is FindingKind.REPAIRED]
     report = _check_rows(db, state, None)
     findings += (*report.findings, *_sqlite_check(db), *check_index(db, state.topics.values()))
+    findings += check_kept(db)
     return Report(tuple(findings), report.events, report.size)
+
+
+def check_kept(db: sqlite3.Connection) -> list[Finding]:
+    """What is damaged of what is kept beside events, and would be missed."""
+    findings: list[Finding] = []
+    for check in (check_notes, check_positions):
+        try:
+            findings += check(db)
+        except sqlite3.Error as error:
+            findings.append(Finding(FindingKind.UNREADABLE, detail=f"what is noted: {error}"))
+    return findings
 
 
 def all_lost(witness: Witness | None, detail: str) -> State:

@@ -166,6 +166,12 @@ class DamagedRangeError(CorruptLogError):
         self.topic, self.start, self.end = finding.topic, finding.start, finding.end
 
 
+def forgettable(finding: Finding) -> CorruptLogError:
+    """Damage to what is kept beside events."""
+    advice = "; `rumormill repair` forgets it, or restore a backup"
+    return CorruptLogError(f"{finding.sentence()}{advice}", (finding,))
+
+
 class RecordDamagedError(sqlite3.DatabaseError):
     """A record of the store itself is not what was written; inside the store only."""
 

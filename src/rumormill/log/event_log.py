@@ -14,6 +14,7 @@ crash can take back, unless a weaker mode was chosen.
 import contextlib
 import os
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -317,7 +318,8 @@ class EventLog:
         self._barred = _bars(state.losses)
         self._writer = Writer(
             self._standing(db, state, heads),
-            db_lock=self._readers.lock,
+            # Who reads a disk waits for no commit, whose flush may take as long as it likes.
+            db_lock=self._readers.lock if self._in_memory else threading.RLock(),
             config=self.config,
             where=self._where,
         )

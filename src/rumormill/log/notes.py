@@ -15,7 +15,7 @@ from hashlib import blake2b
 from typing import Final
 
 from rumormill.core.event import Note
-from rumormill.log.errors import CorruptLogError, Finding, FindingKind
+from rumormill.log.errors import Finding, FindingKind, forgettable
 from rumormill.log.many import Insert, delete
 from rumormill.log.reader import Log
 from rumormill.log.rows import HASH_BYTES
@@ -38,6 +38,8 @@ _CREATE: Final = """CREATE TABLE IF NOT EXISTS notes (
 _KEEP_NEWEST: Final = """DELETE FROM notes WHERE number <=
     (SELECT number FROM notes ORDER BY number DESC LIMIT 1 OFFSET ?) AND key != ?"""
 """Counts notes, not numbers: one that is written over and over pushes no other out."""
+_SELECT: Final = "SELECT CAST(key AS BLOB), value, seal FROM notes ORDER BY number"
+"""Keys as they lie there: one that is no text any more must not keep us from the others."""
 _PUT: Final = Insert("INSERT OR REPLACE INTO notes (key, value, seal)", 3)
 
 
@@ -48,7 +50,8 @@ def put_notes(db: sqlite3.Connection, notes: Sequence[Note]) -> None:
     latest = {note.key: note.value for note in notes}
     db.execute(_CREATE)
     delete(db, "notes", [key for key, value in latest.items() if not value])
-    _PUT.put(db, [(key, value, _seal(key, value)) for key, value in latest.items() if value])
+    kept = [(key, value) for key, value in latest.items() if value]
+    _PUT.put(db, [(key, value, _seal(key.encode(), value)) for key, value in kept])
     db.execute(_KEEP_NEWEST, (MAX_NOTES, LATEST))
 
 
@@ -66,9 +69,18 @@ def get_note(db: sqlite3.Connection, key: str) -> bytes | None:
     if found is None:
         return None
     if not _is_whole(key, *found):
-        finding = Finding(FindingKind.UNREADABLE, detail=f"the note {key!r} is damaged")
-        raise CorruptLogError(finding.sentence(), (finding,))
+        raise forgettable(_damaged(key))
     return bytes(found[0])
+
+
+def check_notes(db: sqlite3.Connection) -> list[Finding]:
+    """The notes that are damaged; a repair forgets them."""
+    found = []
+    if has_table(db, "notes"):
+        for key, value, seal in db.execute(_SELECT):
+            if not _is_whole(key, value, seal):
+                found.append(_damaged(bytes(key).decode(errors="replace")))
+    return found
 
 
 def read_notes(log: Log, prefix: str, after: str, limit: int) -> list[Note]:
@@ -77,11 +89,12 @@ def read_notes(log: Log, prefix: str, after: str, limit: int) -> list[Note]:
         if not has_table(db, "notes"):
             return []
         query = (
-            "SELECT key, value, seal FROM notes"
+            "SELECT CAST(key AS BLOB), value, seal FROM notes"
             " WHERE key > ? AND substr(key, 1, ?) = ? ORDER BY key LIMIT ?"
         )
         found = db.execute(query, (after, len(prefix), prefix, limit)).fetchall()
-    return [Note(key, bytes(value)) for key, value, seal in found if _is_whole(key, value, seal)]
+    whole = [(key, value) for key, value, seal in found if _is_whole(key, value, seal)]
+    return [Note(key.decode(), bytes(value)) for key, value in whole]
 
 
 def drop_notes(log: Log, keys: Sequence[str]) -> None:
@@ -108,21 +121,24 @@ def copy_notes(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
     whole: list[Note] = []
     with contextlib.suppress(sqlite3.Error):
         if has_table(source, "notes"):
-            query = "SELECT key, value, seal FROM notes ORDER BY number"
-            for key, value, seal in source.execute(query):
+            for key, value, seal in source.execute(_SELECT):
                 if _is_whole(key, value, seal):
-                    whole.append(Note(key, bytes(value)))
+                    whole.append(Note(key.decode(), bytes(value)))
     if whole:
         target.execute("BEGIN IMMEDIATE")
         put_notes(target, whole)
         target.execute("COMMIT")
 
 
-def _is_whole(key: object, value: object, seal: object) -> bool:
-    return isinstance(key, str) and isinstance(value, bytes) and _seal(key, value) == seal
+def _damaged(key: str) -> Finding:
+    return Finding(FindingKind.UNREADABLE, detail=f"the note {key!r} is damaged")
 
 
-def _seal(key: str, value: bytes) -> bytes:
-    encoded = key.encode()
+def _is_whole(key: str | bytes, value: object, seal: object) -> bool:
+    encoded = key.encode() if isinstance(key, str) else key
+    return isinstance(value, bytes) and _seal(encoded, value) == seal
+
+
+def _seal(encoded: bytes, value: bytes) -> bytes:
     content = len(encoded).to_bytes(4, "little") + encoded + value
     return blake2b(content, digest_size=HASH_BYTES).digest()

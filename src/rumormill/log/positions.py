@@ -11,12 +11,12 @@ import contextlib
 import sqlite3
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from rumormill.core.event import Position
-from rumormill.log.errors import CorruptLogError, Finding, FindingKind
+from rumormill.log.errors import Finding, FindingKind, forgettable
 from rumormill.log.many import Insert
 from rumormill.log.reader import Log
 from rumormill.log.rows import HASH_BYTES
@@ -30,7 +30,9 @@ _CREATE: Final = """CREATE TABLE IF NOT EXISTS positions (
     PRIMARY KEY (topic, name)
 )"""
 _PUT: Final = Insert("INSERT OR REPLACE INTO positions", 4)
-_SELECT: Final = "SELECT topic, name, position, seal FROM positions ORDER BY topic, name"
+_SELECT: Final = """SELECT CAST(topic AS BLOB), CAST(name AS BLOB), position, seal FROM positions
+    ORDER BY topic, name"""
+"""Names as they lie there: one that is no text any more must not keep us from the others."""
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Position)
 
@@ -58,11 +60,21 @@ def read_positions(log: Log) -> list[Position]:
     for row in found:
         position = _position(row)
         if position is None:
-            detail = f"the position of subscription {row[1]!r} in topic {row[0]!r} is damaged"
-            finding = Finding(FindingKind.UNREADABLE, detail=detail)
-            raise CorruptLogError(finding.sentence(), (finding,))
+            raise forgettable(_damaged(row))
         positions.append(position)
     return positions
+
+
+def check_positions(db: sqlite3.Connection) -> list[Finding]:
+    """The positions that are damaged; a repair forgets them."""
+    found = db.execute(_SELECT) if has_table(db, "positions") else ()
+    return [_damaged(row) for row in found if _position(row) is None]
+
+
+def _damaged(row: tuple[Any, ...]) -> Finding:
+    topic, name = (bytes(each).decode(errors="replace") for each in row[:2])
+    detail = f"the position of subscription {name!r} in topic {topic!r} is damaged"
+    return Finding(FindingKind.UNREADABLE, detail=detail)
 
 
 def copy_positions(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
@@ -83,7 +95,7 @@ def _position(row: tuple[object, ...]) -> Position | None:
     if not isinstance(written, bytes) or _seal(written) != seal:
         return None
     position = _decoder.decode(written)
-    return position if (position.topic, position.name) == (topic, name) else None
+    return position if (position.topic.encode(), position.name.encode()) == (topic, name) else None
 
 
 def _seal(written: bytes) -> bytes:

@@ -15,7 +15,7 @@ import sqlite3
 from pathlib import Path
 
 from rumormill.log import schema
-from rumormill.log.check import HEADS_NAME, State, examine, find_witness, losses_of
+from rumormill.log.check import HEADS_NAME, State, check_kept, examine, find_witness, losses_of
 from rumormill.log.errors import (
     Finding,
     FindingKind,
@@ -101,6 +101,7 @@ def _open_source(
         try:
             if schema.check_version(source, str(path)) == schema.SCHEMA_VERSION:
                 state.findings += check_index(source, state.topics.values())
+                state.findings += check_kept(source)
         except (sqlite3.Error, NotAStoreError) as error:
             state.findings.append(Finding(FindingKind.UNREADABLE, detail=str(error)))
     except sqlite3.Error as error:
@@ -121,12 +122,14 @@ def _rebuild(
     epoch = 1 + max(schema.latest_epoch(home), witness.epoch if witness else 0)
     path = schema.database_path(home, epoch)
     fresh = Witness(store_id, epoch, config.heads_sync_commits, True, heads={})
-    fresh.generation = 1 + max(state.generation, witness.generation if witness else 0)
+    pairs = _pairs(state, witness)
+    if pairs:  # topics say which commit was the last; without one, none was
+        fresh.generation = 1 + max(state.generation, witness.generation if witness else 0)
     with unfinished(path, home / HEADS_NAME):
         with contextlib.closing(_new_database(path, config)) as target, translated(str(home)):
             schema.create_schema(target, store_id)
             builder = _Builder(source, target, fresh.generation)
-            for row, head in _pairs(state, witness):
+            for row, head in pairs:
                 builder.topic(row, head, losses_of(state, row.name))
             if source is not None:
                 copy_notes(source, target)

@@ -6,6 +6,9 @@ is followed at once. One that was set back is waited for: our time goes at half 
 other has caught up. So dates and sequence numbers grow all the time, and come right again. That
 numbers do over several lives of a node is the log's doing (`node.numbers`).
 
+A wall clock that shows no date is not followed: one before 1970, or from 2255 on. It would take our
+numbers out of their 64 bits, where they end, and would be given again in every later life.
+
 When an event was received is told by the wall clock as it was at the last comparison, at once and
 in both directions.
 """
@@ -21,6 +24,9 @@ _SLOWEST: Final = 0.5
 """Our choice: no timeout takes more than twice its time, and an hour is made up in two."""
 _TRIES: Final = 3
 """How often both are read again, when a busy machine has let time pass between the two."""
+_FIRST: Final = 1.0
+LAST: Final = 9e9
+"""Seconds since 1970 that are a date: our choice, seven years before nanoseconds end."""
 _WORTH_TELLING: Final = 1.0
 """Seconds by which a clock is set before the log says so."""
 
@@ -35,7 +41,7 @@ class Clock:
         at = steady()
         self._looked = at
         self.pace = 1.0
-        self.wall = time.time() - at
+        self.wall = (_shown() or _FIRST) - at
         """What the wall clock was ahead of the steady one when they were compared last."""
         self.offset = self.wall
         """The machine's time is `at * pace + offset`."""
@@ -54,9 +60,10 @@ class Clock:
         return self.now() - (self._steady() + self.wall)
 
     def _read(self) -> tuple[float, float | None]:
-        """Both clocks at one moment; None of the other where we were kept from it too long."""
+        """Both clocks at one moment; None of the other where it shows no date, or we were kept from
+        it too long."""
         for _ in range(_TRIES):
-            at, wall = self._steady(), time.time()
+            at, wall = self._steady(), _shown()
             if self._steady() - at < _CLOSE / 10:
                 return at, wall
         return at, None
@@ -85,3 +92,9 @@ class Clock:
             return False
         self.pace, self.offset = pace, now - at * pace
         return True
+
+
+def _shown() -> float | None:
+    """What the wall clock shows, if that is a date."""
+    wall = time.time()
+    return wall if _FIRST <= wall < LAST else None

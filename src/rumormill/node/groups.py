@@ -14,7 +14,7 @@ everything from there on is handed out again, except what `ack` had returned for
 import asyncio
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -62,7 +62,7 @@ class Group:
         self._ready: deque[Event] = deque()
         self._news = asyncio.Event()
         self._failure: RumormillError | None = None
-        self._ended = False
+        self._ended = self.closed = False
         self._loop = asyncio.get_running_loop()
         self._written = position
         self._writing = False
@@ -72,8 +72,26 @@ class Group:
 
     # Handing out.
 
+    def _try_again(self) -> None:
+        """What failed was then."""
+        if self._failure is not None and not self.closed:
+            self._failure, self._ended = None, False
+            self._pumping = asyncio.ensure_future(self._pump())
+
+    async def renew(self, follow: Callable[[int], Awaitable[Subscription]]) -> None:
+        """Go on with another feed: the log has failed under ours for good, and was mended."""
+        feed, failed = await follow(self.position.next_offset or 0), self.feed
+        feed.enter(feed.topic, self.position.next_offset)  # some may have been taken meanwhile
+        self.feed, self.gone = feed, self.gone + failed.dropped
+        self._ready.clear()
+        failed.close()
+        if self.closed:  # all consumers have ended meanwhile
+            feed.close()
+        self._try_again()
+
     async def take(self, consumer: "NamedSubscription", most: int) -> list[Event]:
         """Wait for events that nobody has, and give a consumer at most so many; none at the end."""
+        self._try_again()
         while not consumer.closed:
             if self._again:
                 events = await self._read_again(consumer)
@@ -211,6 +229,7 @@ class Group:
 
     def close(self) -> None:
         """End; what was acknowledged last is on its way to the disk behind what is there."""
+        self.closed = True
         self.feed.close()
         self._pumping.cancel()
         if self._wanted is not None or self.position != self._written:
@@ -227,6 +246,7 @@ class NamedSubscription(Subscription):
         auto_ack: bool,
         ack_within: float | None,
         on_close: Callable[[Subscription], None],
+        settle_late: Callable[[Topic, str, Sequence[int]], Awaitable[None]],
     ) -> None:
         feed = group.feed
         super().__init__(
@@ -243,6 +263,7 @@ class NamedSubscription(Subscription):
         self.name = name
         self.group = group
         self._auto_ack, self._ack_within = auto_ack, ack_within
+        self._settle_late = settle_late
         self._unacknowledged: dict[int, float] = {}
         """What it has, in that order: until when."""
         self._watching: asyncio.TimerHandle | None = None
@@ -315,10 +336,13 @@ class NamedSubscription(Subscription):
     async def ack(self, *events: Event | int) -> None:
         """Acknowledge events, or all that this consumer was given; return when that is safe."""
         offsets = [_offset(each) for each in events] or [*self._unacknowledged]
-        self.group.settle(offsets)
         for offset in offsets:
             self._unacknowledged.pop(offset, None)
-        await asyncio.shield(self.group.save())
+        if self.group.closed:
+            await self._settle_late(self.topic, self.name, offsets)
+        else:
+            self.group.settle(offsets)
+            await asyncio.shield(self.group.save())
 
     @checked
     async def nack(self, *events: Event | int) -> None:
@@ -357,7 +381,9 @@ class Groups:
             if group is not None and group.feed.closed:  # the topic was left
                 _end(group)
                 group = None
-            if group is None:
+            if group is not None and group.feed.failed:
+                await group.renew(follow)
+            if group is None or group.closed:
                 position = await self._known(Position(topic, name, start))
                 assert position.next_offset is not None
                 feed = await follow(position.next_offset)
@@ -367,7 +393,8 @@ class Groups:
                     f"the subscription {name!r} to {topic!r} is open with where={group.where!r}:"
                     " its consumers share one filter"
                 )
-            return NamedSubscription(group, name, auto_ack, ack_within, self._leave)
+            told = self._leave, self._settle
+            return NamedSubscription(group, name, auto_ack, ack_within, *told)
 
     async def _known(self, new: Position) -> Position:
         """The position of a name; a new one is written down first."""
@@ -394,6 +421,20 @@ class Groups:
             del self._open[key]
             self._positions[key] = group.position
             group.close()
+
+    async def _settle(self, topic: Topic, name: str, offsets: Sequence[int]) -> None:
+        """Acknowledge what a consumer had whose group has ended, in whatever came after it."""
+        async with self._turn:
+            group, known = self._open.get((topic, name)), self._positions.get((topic, name))
+            if known is None:
+                raise LocalError(f"there is no subscription {name!r} to {topic!r}")
+            if group is not None:
+                group.settle(offsets)
+                await asyncio.shield(group.save())
+            else:
+                left = tuple([each for each in known.pending if each not in offsets])
+                known = self._positions[topic, name] = replace(known, pending=left)
+                await self._write(known)
 
     def learn(self, positions: Iterable[Position]) -> None:
         """The log has positions that it did not have; those that are known stay."""

@@ -25,7 +25,7 @@ from msgspec.structs import force_setattr
 from rumormill.core.api import Receipt
 from rumormill.core.effects import Append, KeepNote, Load, Published
 from rumormill.core.errors import LocalError, RumormillError
-from rumormill.core.event import UNASSIGNED, Event, Kept, Note, filled
+from rumormill.core.event import NEW, UNASSIGNED, Event, Kept, Note, filled
 from rumormill.core.ids import MessageId, Parents, PeerId, Topic
 from rumormill.core.inputs import Input, NotStored, Publish, Stored
 from rumormill.log.calls import Outcome
@@ -37,7 +37,7 @@ from rumormill.node.config import NodeConfig
 from rumormill.node.delays import Delays
 from rumormill.node.log_reader import LogReader
 from rumormill.node.numbers import Numbers
-from rumormill.node.publications import Publications
+from rumormill.node.publications import Publications, has_failed, settled
 from rumormill.node.receipts import Receipts
 from rumormill.node.subscription import Subscription
 from rumormill.node.taken import DISK_FULL, LOG_BUSY, Taken, halves, misfits, regrets
@@ -157,7 +157,7 @@ class Journal:
     async def publish_many(
         self, items: Iterable[tuple[Topic, bytes, Note | None]], parents: Parents = ()
     ) -> list[Receipt]:
-        """Publish events in this order, until one is refused; all follow the same parents.
+        """Publish events in this order, until one fails; all follow the same parents.
 
         An event with a note is kept with it: a node that dies has published what its notes say.
         """
@@ -167,19 +167,17 @@ class Journal:
             for topic, data, note in items:
                 if self._turn.locked() or self._is_congested():
                     await self._wait_for_room()
+                    if has_failed(orders[-2 * _PART_EVENTS :]):  # no more are under way
+                        break
                 try:
                     orders.append(self._begin(topic, data, note, parents))
                 except RumormillError as error:
                     refused = error
                     break
-            settled = await asyncio.gather(*orders, return_exceptions=True)
+            return await settled(orders, refused)
         finally:
             for order in orders:
                 order.cancel()
-        for each in (*settled, refused):
-            if isinstance(each, BaseException):
-                raise each
-        return settled  # type: ignore[return-value]
 
     def _ordered(
         self, topic: Topic, data: bytes, note: Note | None, parents: Parents
@@ -254,7 +252,7 @@ class Journal:
             self._loop.call_soon(self._lose, [Taken(event, effect, own)], error)
             return
         self._waiting_bytes += size
-        received = filled(event, when, UNASSIGNED, self._protocol)
+        received = filled(event, when, NEW if effect.new else UNASSIGNED, self._protocol)
         note, self._note = (None, self._note) if barrier is None else (self._note, None)
         waiting.append(Taken(received, effect, own, note))
         if not self._flush_scheduled:
@@ -331,8 +329,8 @@ class Journal:
         self._waiting_bytes += sum(len(each.event.data) for each in batch)
 
     def _with_followers(self, lost: list[Taken]) -> list[Taken]:
-        """Lost events, and those that wait and are linked to one: no event is stored whose parent,
-        published here as well, could not be. So one batch at a time is with the log."""
+        """Lost events, and those that wait and follow one (`Taken.followers`): none is stored
+        without what it follows. So one batch at a time is with the log."""
         linked = Taken.followers(lost, self._waiting)
         self._waiting = [taken for taken in self._waiting if taken not in linked]
         self._waiting_bytes -= sum(len(each.event.data) for each in linked)

@@ -12,6 +12,7 @@ from typing import Final
 from rumormill.core.event import Event, Note
 from rumormill.log.event_log import EventLog
 from rumormill.log.notes import LATEST, read_note
+from rumormill.node.clock import LAST
 
 _SPARE: Final = 100_000_000
 """How far ahead is noted, so that a life ahead of its clock does so ten times a second and not with
@@ -23,7 +24,8 @@ class Numbers:
 
     def __init__(self, log: EventLog) -> None:
         noted = float(read_note(log, LATEST) or 0.0)
-        self.latest = max([noted, *(row.received_max for row in log.writer().topics.values())])
+        dates = [row.received_max for row in log.writer().topics.values()]
+        self.latest = max([noted, *(min(date, LAST) for date in dates)])
         """The latest moment that earlier lives have used up; 0 if there is none."""
         self._known = int(self.latest * 1e9)
         """Up to here the log knows."""

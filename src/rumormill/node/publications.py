@@ -5,9 +5,10 @@ publisher, between two others. The rule: each is answered, whatever becomes of t
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from rumormill.core.api import Receipt
+from rumormill.core.errors import RumormillError
 from rumormill.core.inputs import Publish
 
 _Refuse = Callable[[Publish, Exception], None]
@@ -35,3 +36,20 @@ class Publications:
         order = self._orders.pop(wish.number, None)
         if order is not None and not order.done():
             order.set_exception(error)
+
+
+def has_failed(orders: Sequence["asyncio.Future[Receipt]"]) -> bool:
+    """Whether one of some publications will have no receipt."""
+    return any(each.done() and not each.cancelled() and each.exception() for each in orders)
+
+
+async def settled(
+    orders: Sequence["asyncio.Future[Receipt]"], refused: RumormillError | None
+) -> list[Receipt]:
+    """The receipts of publications, when all have theirs; or the first error, the last of which is
+    that of one that was not even begun."""
+    found = await asyncio.gather(*orders, return_exceptions=True)
+    for each in (*found, refused):
+        if isinstance(each, BaseException):
+            raise each
+    return found  # type: ignore[return-value]

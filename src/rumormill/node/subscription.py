@@ -302,6 +302,11 @@ class Subscription:
         """Whether it has been closed."""
         return self._closed
 
+    @property
+    def failed(self) -> bool:
+        """Whether the log has failed under it."""
+        return self._failure is not None
+
     def fail(self, error: RumormillError) -> None:
         """End the iteration with an error, behind what is in the buffer."""
         self._failure = error

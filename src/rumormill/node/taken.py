@@ -35,12 +35,17 @@ class Taken(msgspec.Struct, frozen=True, gc=False):
 
     @staticmethod
     def followers(lost: "list[Taken]", waiting: "list[Taken]") -> "list[Taken]":
-        """Those of the waiting that are linked to one of the lost, or to one that is."""
+        """Those of the waiting that say that one of the lost was stored, or one that says so:
+        linked to it as their parent, or with a later note under the same key."""
         ids = {taken.event.id: None for taken in lost}
+        keys = {taken.note.key: None for taken in lost if taken.note is not None}
         found = []
         for taken in waiting:
-            if any(parent in ids for parent in taken.event.parents):
+            is_noted = taken.note is not None and taken.note.key in keys
+            if is_noted or any(parent in ids for parent in taken.event.parents):
                 ids[taken.event.id] = None
+                if taken.note is not None:
+                    keys[taken.note.key] = None
                 found.append(taken)
         return found
 

@@ -48,7 +48,7 @@ class Unsaid(Generic[MessageT]):
         """Have an event stored; `stored` gives its message back."""
         self._last += 1
         self._waiting[self._last] = Waiting(number, event, message, deliver)
-        effects.append(Append(event, deliver, self._last, None, seqno))
+        effects.append(Append(event, deliver, self._last, None, seqno, new=True))
 
     def stored(self, event: Stored) -> list[Waiting[MessageT]]:
         """What can be said now."""

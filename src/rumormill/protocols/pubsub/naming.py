@@ -16,6 +16,7 @@ from typing import Final
 
 from rumormill.core.errors import DecodeError
 from rumormill.core.event import Event
+from rumormill.core.history import STEP
 from rumormill.core.identity import Identity
 from rumormill.core.ids import MessageId, Topic
 from rumormill.protocols.pubsub import reasons
@@ -74,6 +75,8 @@ with a longer one, and with none."""
 
 _LATEST: Final = 1 << 63
 """The last date that a sequence number follows, in the year 2262: numbers have 64 bits."""
+_LAST_START: Final = 3 << 62
+"""Where a life begins that comes after others which had numbers beyond that."""
 
 
 class Authorship:
@@ -88,19 +91,19 @@ class Authorship:
 
     def start(self, now: float) -> None:
         """Begin sequence numbers at the time, so that a restart does not repeat them."""
-        self._next_seqno = max(self._next_seqno, min(int(now * 1e9), _LATEST) + 1)
+        self._next_seqno = max(self._next_seqno, min(int(now * 1e9), _LAST_START) + STEP)
 
     def compose(self, topic: Topic, data: bytes, now: float = 0.0) -> Message:
         """Make a message of ours, signed where the policy says so.
 
         Its sequence number is a date in nanoseconds, later than that of any before: numbers must
-        grow, and by dates peers can tell what they missed.
+        grow, and by dates peers can tell what they missed, and what they have deleted.
         """
         if not self._signs:
             return Message(topic, data)
         identity = self._identity
         number = max(self._next_seqno, min(int(now * 1e9), _LATEST))
-        self._next_seqno = number + 1
+        self._next_seqno = number + STEP
         seqno = number.to_bytes(8, "big")
         message = Message(topic, data, identity.peer, seqno)
         sign_message(message, identity.sign, identity.public_key)

@@ -20,15 +20,9 @@ from math import inf
 from typing import Final
 
 from rumormill.core import inputs, trace
-from rumormill.core.effects import (
-    Append,
-    Effects,
-    Published,
-    SendAll,
-    SetTimer,
-    Validate,
-)
+from rumormill.core.effects import Append, Effects, Published, SendAll, SetTimer, Validate
 from rumormill.core.errors import LimitError, LocalError
+from rumormill.core.history import STEP
 from rumormill.core.identity import Identity
 from rumormill.core.ids import MessageId, PeerId, Topic, check_topic
 from rumormill.core.inputs import Input, PeerDisconnected, Verdict
@@ -219,7 +213,7 @@ class Radius:
 
     def _compose(self, event: inputs.Publish, now: float) -> Publication:
         check_topic(event.topic, self._config.max_topic_length)
-        self._last_time = max(self._last_time + 1, int(now * 1e9))
+        self._last_time = max(self._last_time + STEP, int(now * 1e9))
         publication = Publication(self.id, event.topic, self._last_time, event.data)
         sign(publication, self._identity)
         config = self._config

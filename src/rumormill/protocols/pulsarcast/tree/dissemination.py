@@ -370,7 +370,7 @@ class Dissemination:
         """Have an event stored: `EventStored` follows, for an operation that holds the result."""
         given = feed.subscribed or (feed.sees_own and signed.event.author == self._context.id)
         feed.appended = signed.cid
-        effects.append(Append(core_event(signed), given, signed.cid))
+        effects.append(Append(core_event(signed), given, signed.cid, new=True))
         return OwnEvent(signed, given)
 
     def forget(self, own: OwnEvent) -> Feed | None:
