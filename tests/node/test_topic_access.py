@@ -484,6 +484,45 @@ def test_what_is_fetched_later_is_asked_too(protocol: str, tmp_path: Path) -> No
 
 
 @every_protocol
+def test_who_keeps_what_was_said_before_the_policy_is_not_to_blame(
+    protocol: str, tmp_path: Path
+) -> None:
+    """Rita is barred when she has said much, which Alice and Bob keep. Dora, who comes later,
+    refuses it, and goes on with those who gave it: it was nobody's fault."""
+    many = 250  # Pulsarcast cuts off for ten that are refused, a node for two hundred
+
+    async def story() -> None:
+        async with trio(protocol) as made:
+            alice, rita, bob, topic = made.alice, made.rita, made.bob, made.topic
+            await rita.publish_many(topic, [b"by one who is barred later"] * many)
+            for heard in (made.heard_by_alice, made.heard_by_bob):
+                assert len(await take(heard, many)) == many
+            rule = signed(tmp_path / "rule", topic, alice.id, bob.id)
+            options = dict(OPTIONS[protocol], policies=[rule])
+            for node in (alice, bob):
+                node.access.add_policy(rule)
+            if protocol == "skipring":
+                options["supervisors"] = rita._supervisors
+            async with Node(None, protocol=protocol, **options) as dora:
+
+                def cut_off() -> bool:
+                    return any(reason.startswith("cut-off") for reason in dora.refusals)
+
+                if protocol != "skipring":
+                    await dora.connect(alice.tickets[0])
+                events = await dora.subscribe(topic, history="all")
+                await until(
+                    lambda: refused(NOT_A_PUBLISHER, dora) >= many or cut_off(), "it is refused"
+                )
+                assert not cut_off()
+                await alice.publish(topic, b"by a publisher")
+                assert sorted(await take(events, 3)) == [b"by a publisher", b"hello", b"hello"]
+                assert not cut_off()
+
+    run(story)
+
+
+@every_protocol
 def test_an_outsider_who_goes_on_is_cut_off(protocol: str, tmp_path: Path) -> None:
     """Whoever brings what is refused pays for it, until it is disconnected."""
 

@@ -6,13 +6,16 @@ Publish-Subscribe Systems.
 
 import random
 from itertools import count
+from typing import Any
 
 import pytest
 from publication_rig import TOPIC, Ring, Subscriber
 
 from rumormill.core.inputs import Verdict
+from rumormill.core.trace import Refuse, RejectMessage
 from rumormill.overlay.patricia import EMPTY_HASH, EVERYTHING, Prefix, Summary, leaf_hash
 from rumormill.overlay.patricia import inner_hash as h
+from rumormill.protocols.skipring import reasons
 from rumormill.protocols.skipring.config import PublicationConfig
 from rumormill.protocols.skipring.envelope import Publication, check_event
 from rumormill.protocols.skipring.messages import (
@@ -404,6 +407,37 @@ class TestValidation:
             assert one.keys == []
             assert one.delivered == []
             assert sum(one.refusals.values()) == 3
+
+    @pytest.mark.parametrize("deferred", [False, True])
+    def test_nobody_is_to_blame_for_what_we_lacked_and_refuse(self, deferred: bool) -> None:
+        """Whoever floods it is; but what the tries bring was taken by rules of its keeper's own."""
+        one = Subscriber(
+            1, SILENT, lambda event, peer: Verdict.DEFER if deferred else Verdict.REJECT
+        )
+        kept, new = (Subscriber(2, SILENT).publish(text) for text in (b"kept", b"new"))
+        blamed: list[tuple[bytes, str]] = []
+        for message in (
+            PublishBundle(TOPIC, (kept,)),
+            PublishNew(TOPIC, new),
+            PublishBundle(TOPIC, (kept, new)),
+            PublishNew(TOPIC, kept),
+        ):
+            effects: list[Any] = []
+            one.own.receive(b"peer", message, effects)
+            for publication in (kept, new) if deferred else ():
+                one.own.validated(publication.id, Verdict.REJECT, effects)
+            for effect in effects:
+                if isinstance(effect, RejectMessage):
+                    blamed.append((effect.received_from, effect.reason))
+                elif isinstance(effect, Refuse):
+                    blamed.append((effect.peer, effect.reason))
+        assert blamed == [
+            (one.id, reasons.VALIDATION_FAILED),
+            (b"peer", reasons.VALIDATION_FAILED),
+            (one.id, reasons.REFUSED_BEFORE),
+            (one.id, reasons.REFUSED_BEFORE),
+            (b"peer", reasons.REFUSED_BEFORE),
+        ]
 
     def test_a_deferred_verdict_counts_when_it_comes(self) -> None:
         """Until then the publication is neither delivered nor passed on."""

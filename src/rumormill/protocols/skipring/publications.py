@@ -122,7 +122,7 @@ class Publications:
         self._reads = reads
         self._validator = validator
         self._used: dict[PeerId, _Use] = {}
-        self._pending: dict[MessageId, tuple[PeerId, Publication, bool]] = {}
+        self._pending: dict[MessageId, tuple[PeerId, Publication, bool, bool]] = {}
         self._unstored: dict[MessageId, bool] = {}
         """What peers brought and the log has yet to take, and whether the application gets it."""
         self._refused: dict[MessageId, None] = {}
@@ -235,7 +235,7 @@ class Publications:
         if use is None:
             effects.append(trace.Refuse(peer, reasons.TOO_MANY_PEERS, self.topic))
         elif isinstance(message, PublishNew):
-            self._take(peer, use, message.publication, effects, flood=True)
+            self._take(peer, use, message.publication, effects, flood=True, asked=False)
         elif isinstance(message, PublishBundle):
             self._on_bundle(peer, use, message, effects)
         else:
@@ -364,7 +364,7 @@ class Publications:
         fresh = 0
         few = len(bundle.publications) < CHECK_AGAIN and not bundle.rest
         for publication in bundle.publications:
-            fresh += self._take(peer, use, publication, effects, flood=few)
+            fresh += self._take(peer, use, publication, effects, flood=few, asked=True)
         use.asking = bool(fresh and bundle.rest)
         if use.asking:
             effects.append(Mail(peer, CheckAndPublish(self.topic, (), bundle.rest)))
@@ -373,7 +373,14 @@ class Publications:
     # Judging a publication.
 
     def _take(
-        self, peer: PeerId, use: _Use, publication: Publication, effects: Effects, *, flood: bool
+        self,
+        peer: PeerId,
+        use: _Use,
+        publication: Publication,
+        effects: Effects,
+        *,
+        flood: bool,
+        asked: bool,
     ) -> bool:
         """Take a publication that a peer brings; return whether it was new and true."""
         key, topic = publication.id, self.topic
@@ -381,7 +388,8 @@ class Publications:
             effects.append(trace.DuplicateMessage(key, peer, topic))
             return False
         if key in self._refused:
-            effects.append(trace.Refuse(peer, reasons.REFUSED_BEFORE, topic))
+            to_blame = self._to_blame(peer, asked=asked)
+            effects.append(trace.Refuse(to_blame, reasons.REFUSED_BEFORE, topic))
             return False
         if publication.topic != topic:
             effects.append(trace.RejectMessage(key, peer, reasons.WRONG_TOPIC, topic))
@@ -400,19 +408,25 @@ class Publications:
                 reason = reasons.VALIDATION_THROTTLED
                 effects.append(trace.RejectMessage(key, peer, reason, topic))
                 return False
-            self._pending[key] = (peer, publication, flood)
+            self._pending[key] = (peer, publication, flood, asked)
             effects.append(Validate(event, peer))
             return True
-        return self._judged(peer, publication, event, verdict, effects, flood=flood)
+        return self._judged(peer, publication, event, verdict, effects, flood=flood, asked=asked)
 
     def validated(self, key: MessageId, verdict: Verdict, effects: Effects) -> bool:
         """Take a deferred verdict; return whether it was for a publication of this topic."""
         waiting = self._pending.pop(key, None)
         if waiting is None:
             return False
-        peer, publication, flood = waiting
-        self._judged(peer, publication, publication.to_event(), verdict, effects, flood=flood)
+        peer, publication, flood, asked = waiting
+        event = publication.to_event()
+        self._judged(peer, publication, event, verdict, effects, flood=flood, asked=asked)
         return True
+
+    def _to_blame(self, peer: PeerId, *, asked: bool) -> PeerId:
+        """Whose fault it is that our own rules refuse a publication: nobody's, if we asked for what
+        the peer has, which was taken by rules of its own, or by ours as they were."""
+        return self._identity.peer if asked else peer
 
     def _judged(
         self,
@@ -423,12 +437,14 @@ class Publications:
         effects: Effects,
         *,
         flood: bool,
+        asked: bool,
     ) -> bool:
         key, topic = publication.id, self.topic
         if verdict is not Verdict.ACCEPT:
             refusal = verdict is Verdict.REJECT
             reason = reasons.VALIDATION_FAILED if refusal else reasons.VALIDATION_IGNORED
-            effects.append(trace.RejectMessage(key, peer, reason, topic))
+            to_blame = self._to_blame(peer, asked=asked)
+            effects.append(trace.RejectMessage(key, to_blame, reason, topic))
             remember(self._refused, key, None, MAX_REFUSED)
             return False
         self._unstored[key] = self.delivers
