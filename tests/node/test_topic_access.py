@@ -360,6 +360,32 @@ def test_a_validator_sees_clear_text(key: Path) -> None:
     run(story)
 
 
+@every_protocol
+def test_nobody_is_to_blame_for_what_a_validator_ignores(protocol: str) -> None:
+    """Alice says more than a node would forgive; Bob's validator drops it without blame, and Bob
+    hears what she says when it does no more."""
+    many = 400
+
+    async def story() -> None:
+        async with trio(protocol) as made:
+            alice, bob, topic = made.alice, made.bob, made.topic
+            bob.set_validator(topic, lambda _event, _peer: Verdict.IGNORE)
+            for _ in range(many // 50):
+                await alice.publish_many(topic, [b"ignored"] * 50)
+
+            def cut_off() -> bool:
+                return any(reason.startswith("cut-off") for reason in bob.refusals)
+
+            await until(lambda: rejected(bob) >= many or cut_off(), "all of it is dropped")
+            assert not cut_off()
+            bob.set_validator(topic, None)
+            await alice.publish(topic, b"heard")
+            while await take(made.heard_by_bob, 1) != [b"heard"]:
+                pass
+
+    run(story)
+
+
 def test_a_node_begins_with_its_keys(key: Path, tmp_path: Path) -> None:
     """Those that it is told of, read when it starts; and what looks encrypted is not published."""
 

@@ -125,7 +125,7 @@ class Publications:
         self._pending: dict[MessageId, tuple[PeerId, Publication, bool, bool]] = {}
         self._unstored: dict[MessageId, bool] = {}
         """What peers brought and the log has yet to take, and whether the application gets it."""
-        self._refused: dict[MessageId, None] = {}
+        self._refused: dict[MessageId, Verdict] = {}
         self._lost: dict[MessageId, None] = {}
         """What the log has not taken. It was passed on when it came, and is not again: neighbours
         with full disks would send it to and fro for ever."""
@@ -387,8 +387,8 @@ class Publications:
         if key in self.trie or key in self._unstored or key in self._pending:
             effects.append(trace.DuplicateMessage(key, peer, topic))
             return False
-        if key in self._refused:
-            to_blame = self._to_blame(peer, asked=asked)
+        if (refusal := self._refused.get(key)) is not None:
+            to_blame = self._to_blame(peer, refusal, asked=asked)
             effects.append(trace.Refuse(to_blame, reasons.REFUSED_BEFORE, topic))
             return False
         if publication.topic != topic:
@@ -423,10 +423,11 @@ class Publications:
         self._judged(peer, publication, event, verdict, effects, flood=flood, asked=asked)
         return True
 
-    def _to_blame(self, peer: PeerId, *, asked: bool) -> PeerId:
-        """Whose fault it is that our own rules refuse a publication: nobody's, if we asked for what
-        the peer has, which was taken by rules of its own, or by ours as they were."""
-        return self._identity.peer if asked else peer
+    def _to_blame(self, peer: PeerId, verdict: Verdict, *, asked: bool) -> PeerId:
+        """Whose fault it is that our own rules refuse a publication: nobody's, if they say so, or
+        if we asked for what the peer has, which was taken by rules of its own, or by ours as they
+        were."""
+        return peer if verdict is Verdict.REJECT and not asked else self._identity.peer
 
     def _judged(
         self,
@@ -443,9 +444,9 @@ class Publications:
         if verdict is not Verdict.ACCEPT:
             refusal = verdict is Verdict.REJECT
             reason = reasons.VALIDATION_FAILED if refusal else reasons.VALIDATION_IGNORED
-            to_blame = self._to_blame(peer, asked=asked)
+            to_blame = self._to_blame(peer, verdict, asked=asked)
             effects.append(trace.RejectMessage(key, to_blame, reason, topic))
-            remember(self._refused, key, None, MAX_REFUSED)
+            remember(self._refused, key, verdict, MAX_REFUSED)
             return False
         self._unstored[key] = self.delivers
         if self.delivers:
