@@ -6,6 +6,7 @@ their homes are read byte by byte; each record is compared with that of an open 
 that is deaf does not pass for secrecy.
 """
 
+import asyncio
 import contextlib
 import shutil
 from collections.abc import AsyncIterator
@@ -193,6 +194,57 @@ def test_a_relay_reads_nothing(
     for hidden in HIDDEN:
         assert (hidden in tap) is not encrypted
         assert (hidden in stored(homes)) is not encrypted
+
+
+@every_protocol
+def test_a_request_that_is_secret_has_a_reply_that_is(
+    protocol: str, key: Path, tap: bytearray, tmp_path: Path
+) -> None:
+    """Replies are under the key of the topic in which was asked, whatever topic they travel in:
+    neither the wire nor the files of three homes have what Bob answers."""
+    homes = tmp_path / "homes"
+
+    async def answer(bob: Node, requests: Subscription) -> None:
+        async for request in requests:
+            if request.reply_to:
+                await bob.reply(request, SECRET, **HEADS)
+
+    async def story() -> None:
+        async with trio(protocol, homes) as made:
+            for node in (made.alice, made.bob):
+                node.access.set_keys(made.topic, key)
+            answering = asyncio.ensure_future(answer(made.bob, made.heard_by_bob))
+            reply = await made.alice.request(made.topic, SECRET, timeout=300, **HEADS)
+            assert (reply.data, reply.author) == (SECRET, made.bob.id)
+            assert reply.key == HEADS["key"].encode()
+            answering.cancel()
+
+    run(story)
+    for hidden in HIDDEN:
+        assert hidden not in tap
+        assert hidden not in stored(homes)
+
+
+def test_replies_may_have_keys_of_their_own(key: Path, tmp_path: Path) -> None:
+    own = tmp_path / "replies.key"
+    create_topic_key(own)
+
+    async def story() -> None:
+        keys = {"orders": key, "orders/replies": own}
+        async with Node(None, topic_keys=keys) as node:
+            for topic, file in (
+                ("orders", key),
+                ("orders/replies", own),
+                ("orders/replies/replies", own),
+            ):
+                await node.publish(topic, SECRET)
+                (kept,) = node.log.read(topic, 0, 1)
+                assert key_id_of(kept.data) in load_topic_keys(file).ids
+                assert [each.data for each in await node.history(topic)] == [SECRET]
+            await node.publish("others/replies", b"in clear")
+            assert node.log.read("others/replies", 0, 1)[0].data == b"in clear"
+
+    run(story)
 
 
 @every_protocol
