@@ -641,6 +641,31 @@ def test_nobody_publishes_for_an_outsider_who_asks(tmp_path: Path) -> None:
     run(story)
 
 
+def test_what_is_fetched_by_its_name_is_asked_too(key: Path, tmp_path: Path) -> None:
+    """An outsider's event, and one in clear in an encrypted topic, are not handed out by a node
+    that does not even follow the topic."""
+
+    async def story() -> None:
+        async with trio("pulsarcast") as made:
+            alice, rita, topic = made.alice, made.rita, made.topic
+            said = await rita.publish(topic, b"by an outsider")
+            assert await take(made.heard_by_alice, 1) == [b"by an outsider"]
+            options = OPTIONS["pulsarcast"]
+            async with Node(None, protocol="pulsarcast", **options) as dora:
+                await dora.connect(alice.tickets[0])
+                assert (await dora.fetch(said.id, timeout=300)).data == b"by an outsider"
+                dora.access.set_keys(topic, key)
+                with pytest.raises(LocalError, match="refuses the event"):
+                    await dora.fetch(said.id, timeout=300)
+                dora.access.set_keys(topic, None)
+                dora.access.add_policy(signed(tmp_path / "rule", topic, alice.id))
+                with pytest.raises(LocalError, match="refuses the event"):
+                    await dora.fetch(said.id, timeout=300)
+                assert refused(NOT_A_PUBLISHER, dora) == refused(NOT_ENCRYPTED, dora) == 1
+
+    run(story)
+
+
 def test_a_later_version_of_the_same_owner_counts(tmp_path: Path) -> None:
     """In whatever order they are given; nobody else's counts, and nothing unsigned."""
     other = PrivateKey(b"x" * 32)
