@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rumormill.log import EventLog, StoreConfig, StoreFailedError, repair
+from rumormill.log import EventLog, StoreConfig, StoreFailedError, backup, repair, restore, schema
 from rumormill.log.arrow import read_batches
 from small_disk import run_on_small_disk
 from store_samples import fill, read_all
@@ -104,3 +104,24 @@ def test_opening_on_a_full_disk_says_that_it_is_full(store, tmp_path):
     said = run_on_small_disk(FULL, tmp_path, "24m", store).split()
     assert len(said) == 40
     assert {*said} == {"DiskFullError", "opened"}
+
+
+def test_a_restore_opens_no_file_to_others_on_the_way(umask, tmp_path, monkeypatch):
+    """Also in a home into which others may look: who has a file open reads it for ever."""
+    copy, home, seen = tmp_path / "copy", tmp_path / "store", {}
+    with EventLog(tmp_path / "first") as log:
+        fill(log, 500)
+    backup(tmp_path / "first", copy)
+    home.mkdir()
+    home.chmod(0o755)
+    connect = schema.connect_reader
+
+    def watched(path):
+        db = connect(path)
+        db.set_progress_handler(lambda: seen.update(open_to_others(home)), 1)
+        return db
+
+    with monkeypatch.context() as patched:
+        patched.setattr(schema, "connect_reader", watched)
+        assert restore(copy, home).events == 500
+    assert seen == {".": "0o755"} == open_to_others(home)
