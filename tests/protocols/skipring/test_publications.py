@@ -6,13 +6,11 @@ Publish-Subscribe Systems.
 
 import random
 from itertools import count
-from typing import Any
 
 import pytest
 from publication_rig import TOPIC, Ring, Subscriber
 
 from rumormill.core.inputs import Verdict
-from rumormill.core.trace import Refuse, RejectMessage
 from rumormill.overlay.patricia import EMPTY_HASH, EVERYTHING, Prefix, Summary, leaf_hash
 from rumormill.overlay.patricia import inner_hash as h
 from rumormill.protocols.skipring import reasons
@@ -293,13 +291,14 @@ class TestHistory:
         assert one.keys == [publication.id]
 
     def test_what_is_no_longer_kept_is_counted_and_the_rest_is_sent(self) -> None:
-        """A publication whose data is gone does not stop the answer."""
+        """A publication whose data is gone does not stop the answer, and is not the asker's fault:
+        retention has deleted it."""
         one = Subscriber(1, SILENT)
         gone, *rest = [one.publish(b"%d" % number) for number in range(3)]
         del one.log.events[gone.id]
         (bundle,) = one.receive(b"peer", CheckAndPublish(TOPIC, (), (Want(EVERYTHING),)))
         assert {each.id for each in bundle.publications} == {each.id for each in rest}
-        assert one.refusals == {"no-longer-kept": 1}
+        assert one.blamed == [(one.id, "no-longer-kept")]
 
     def test_a_kept_event_convinces_a_third_party(self) -> None:
         """Event and proof together show that the author said it, in this topic."""
@@ -415,23 +414,16 @@ class TestValidation:
             1, SILENT, lambda event, peer: Verdict.DEFER if deferred else Verdict.REJECT
         )
         kept, new = (Subscriber(2, SILENT).publish(text) for text in (b"kept", b"new"))
-        blamed: list[tuple[bytes, str]] = []
         for message in (
             PublishBundle(TOPIC, (kept,)),
             PublishNew(TOPIC, new),
             PublishBundle(TOPIC, (kept, new)),
             PublishNew(TOPIC, kept),
         ):
-            effects: list[Any] = []
-            one.own.receive(b"peer", message, effects)
+            one.receive(b"peer", message)
             for publication in (kept, new) if deferred else ():
-                one.own.validated(publication.id, Verdict.REJECT, effects)
-            for effect in effects:
-                if isinstance(effect, RejectMessage):
-                    blamed.append((effect.received_from, effect.reason))
-                elif isinstance(effect, Refuse):
-                    blamed.append((effect.peer, effect.reason))
-        assert blamed == [
+                one.judge(publication.id, Verdict.REJECT)
+        assert one.blamed == [
             (one.id, reasons.VALIDATION_FAILED),
             (b"peer", reasons.VALIDATION_FAILED),
             (one.id, reasons.REFUSED_BEFORE),

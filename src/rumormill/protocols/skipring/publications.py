@@ -342,7 +342,8 @@ class Publications:
             try:
                 publication = envelope.from_event(events[key])
             except (KeyError, DecodeError):
-                effects.append(trace.Refuse(peer, reasons.NO_LONGER_KEPT, self.topic))
+                own = self._identity.peer  # who asks could not know that
+                effects.append(trace.Refuse(own, reasons.NO_LONGER_KEPT, self.topic))
             else:
                 if found and size + publication.size > self._config.answer_bytes:
                     rest = answer.rest_from(number)
