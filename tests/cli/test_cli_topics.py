@@ -1,19 +1,25 @@
 """`rumormill topics create` and `topics show`, and publishing by request, from the command line."""
 
+import asyncio
 import json
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from live_nodes import run, until
 from processes import Terminal, rumormill
 from rumormill.cli import main
+from rumormill.cli.logs import _Lines
+from rumormill.node.node import Node
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.wire.keys import PrivateKey
 
 CAROL = str(PrivateKey(bytes(32)).peer_id)
 UNKNOWN = cids.text(cids.of(b"nobody has this"))
 PULSAR = ("--protocol", "pulsarcast")
+EVIL = "evil\x1b[2J\nforged\t9 events\x9b1m"
 QUICK = ("--set", "kademlia.bootstrap_delay=0.05", "--set", "subscribe_retry_delay=0.1")
 
 
@@ -166,3 +172,43 @@ def test_mistakes_are_one_sentence(
     assert (returned, said.out) == (code, ""), said.err
     assert words in said.err
     assert len(said.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("protocol", ["gossipsub", "pulsarcast"])
+def test_names_that_peers_have_chosen_command_no_terminal(homes: Path, protocol: str) -> None:
+    """Nothing in them clears a screen, writes a title or begins a line that looks like ours."""
+    home = str(homes / "a")
+
+    async def story() -> list[str]:
+        async with Node(home, protocol=protocol) as node, Node(None) as mallory:
+            await mallory.connect(node.tickets[0])
+            if protocol == "gossipsub":
+                await mallory.subscribe(EVIL)
+                await until(lambda: node.subscribers(EVIL), "the name is known")
+                await node.create_topic(f"{EVIL}, too")
+                await node.publish(f"{EVIL}, too", b"")
+                asked = [("topics",), ("retention",), ("doctor",)]
+            else:
+                below = (await node.create_topic(EVIL)).name
+                made = (await node.create_topic(EVIL, sub_topics={EVIL: below})).name
+                asked = [("topics", "show", made), ("topics", "tree", made)]
+            return [
+                (await asyncio.to_thread(rumormill, *words, "--home", home)).stdout
+                for words in asked
+            ]
+
+    said = run(story)
+    told = "".join(said)
+    assert "evil�[2J�forged" in told
+    assert not [each for each in told if not each.isprintable() and each not in "\n\t"]
+    assert not [line for line in told.split("\n") if line.startswith("forged")]
+
+
+def test_such_names_begin_no_line_of_the_log_either() -> None:
+    record = logging.LogRecord("rumormill.node", logging.INFO, "", 0, "joined topic", (), None)
+    record.fields = {"topic": EVIL}
+    said = _Lines(as_json=False).format(record)
+    assert said.endswith("info: joined topic topic=evil�[2J�forged�9 events�1m")
+    record.fields = {}
+    record.exc_info = (ValueError, ValueError("wrong"), None)
+    assert _Lines(as_json=False).format(record).endswith("info: joined topic\nValueError: wrong")

@@ -30,7 +30,7 @@ from rumormill.log import (
     Retention,
 )
 from rumormill.log.arrow import COLUMNS, event_schema, read_batches
-from rumormill.log.notes import note_keys
+from rumormill.log.notes import note_keys, read_note
 from rumormill.node.payloads import payload
 from store_samples import fill, make_event
 
@@ -332,6 +332,24 @@ def test_what_is_remembered_of_rows_can_be_forgotten(log: EventLog, client: Door
     assert note_keys(log, "") == ["q 2 0", "r 1 0"]
     with pytest.raises(LocalError, match="prefix"):
         client.forget("")
+
+
+@pytest.mark.parametrize(
+    "key", ["moment", "members", "followed/news", "sync/news", "deleted/news", "pulsarcast/topic/x"]
+)
+def test_what_the_node_notes_of_itself_is_not_the_doors(
+    log: EventLog, client: DoorClient, key: str
+) -> None:
+    """Whoever may publish could keep the node from ever starting again, by a note that it reads as
+    its own; or have it forget what it follows and how far its numbers have come."""
+    log.append([], notes=[Note(key, b"its own")]).result()
+    with pytest.raises(LocalError, match="the node itself uses the key"):
+        client.put(key, None, ROWS, rows(("a", b"1")))
+    client.put(f"{key[0]} of mine", None, ROWS, rows(("a", b"2")))
+    assert client.forget(key[0]) == 1
+    assert note_keys(log, "") == [key]
+    assert read_note(log, key) == b"its own"
+    assert values_of(log, "a") == [b"2"]
 
 
 def test_a_bare_store_does_not_publish(log: EventLog) -> None:

@@ -7,7 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from rumormill.log import EventLog, StoreConfig, StoreFailedError, repair
+from rumormill.log import (
+    EventLog,
+    StoreConfig,
+    StoreFailedError,
+    backup,
+    export_parquet,
+    import_parquet,
+    repair,
+    restore,
+    schema,
+)
 from rumormill.log.arrow import read_batches
 from small_disk import run_on_small_disk
 from store_samples import fill, read_all
@@ -104,3 +114,39 @@ def test_opening_on_a_full_disk_says_that_it_is_full(store, tmp_path):
     said = run_on_small_disk(FULL, tmp_path, "24m", store).split()
     assert len(said) == 40
     assert {*said} == {"DiskFullError", "opened"}
+
+
+def test_a_restore_opens_no_file_to_others_on_the_way(umask, tmp_path, monkeypatch):
+    """Also in a home into which others may look: who has a file open reads it for ever."""
+    copy, home, seen = tmp_path / "copy", tmp_path / "store", {}
+    with EventLog(tmp_path / "first") as log:
+        fill(log, 500)
+    backup(tmp_path / "first", copy)
+    home.mkdir()
+    home.chmod(0o755)
+    connect = schema.connect_reader
+
+    def watched(path):
+        db = connect(path)
+        db.set_progress_handler(lambda: seen.update(open_to_others(home)), 1)
+        return db
+
+    with monkeypatch.context() as patched:
+        patched.setattr(schema, "connect_reader", watched)
+        assert restore(copy, home).events == 500
+    assert seen == {".": "0o755"} == open_to_others(home)
+
+
+def test_an_export_is_its_owners_alone_and_follows_no_link(umask, tmp_path):
+    """It has what the log has. Where it is written others may have put a link in its way."""
+    precious = tmp_path / "precious"
+    precious.write_bytes(b"precious")
+    (tmp_path / ".news.parquet.part").symlink_to(precious)
+    (tmp_path / "news.parquet").symlink_to(precious)
+    with EventLog(tmp_path / "store") as log, EventLog(tmp_path / "copy") as copy:
+        fill(log, 120)
+        assert export_parquet(log, tmp_path / "news.parquet") == 120
+        assert import_parquet(copy, tmp_path / "news.parquet") == 120
+    assert stat.S_IMODE((tmp_path / "news.parquet").lstat().st_mode) == 0o600
+    assert not (tmp_path / "news.parquet").is_symlink()
+    assert precious.read_bytes() == b"precious"

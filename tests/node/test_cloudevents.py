@@ -9,6 +9,7 @@ from rumormill.core.api import Message
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event, Head
 from rumormill.node.cloudevents import from_cloudevent, to_cloudevent
+from rumormill.wire.envelope import MAX_CREATED
 from rumormill.wire.keys import PrivateKey
 
 AUTHOR = PrivateKey(bytes(32)).peer_id
@@ -49,6 +50,13 @@ def test_attributes_are_headers_as_in_the_binding_for_kafka() -> None:
         "ce_flag": "true"
     }
     assert (found.key, found.data, found.content_type) == ("k", b"5", None)
+
+
+@pytest.mark.parametrize("created", [MAX_CREATED / 1000, -1e15, 1e300])
+def test_an_author_whose_clock_no_calendar_has_breaks_nothing(created: float) -> None:
+    """Anybody may say so of an event; it was received at some time."""
+    event = Event("orders", b"x", bytes(AUTHOR), b"\1\2", created=created, received=5.5)
+    assert to_cloudevent(event)["time"] == "1970-01-01T00:00:05.500000Z"
 
 
 def test_any_event_is_a_cloudevent() -> None:

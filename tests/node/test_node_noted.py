@@ -12,8 +12,10 @@ from rumormill.core.errors import RumormillError
 from rumormill.core.event import Event, Note
 from rumormill.log import inserts
 from rumormill.log.errors import DiskFullError
-from rumormill.log.model import StoreConfig
-from rumormill.log.notes import note_keys, read_note
+from rumormill.log.event_log import EventLog
+from rumormill.log.model import Retention, StoreConfig
+from rumormill.log.notes import LATEST, is_own, note_keys, read_note
+from rumormill.members.book import MEMBERS_NOTE
 from rumormill.node.config import NodeConfig
 from rumormill.node.node import Node
 
@@ -151,3 +153,29 @@ def test_what_a_peer_brings_and_the_log_refuses_takes_no_note_with_it(tmp_path: 
             assert node.metrics()["rumormill_events_lost"][""] == 1
 
     run(main)
+
+
+def test_what_nodes_note_of_themselves_is_told_apart(tmp_path: Path) -> None:
+    """By its key, from what they note for programs, which may not touch it."""
+
+    async def main() -> list[str]:
+        found: list[str] = []
+        for protocol in ("gossipsub", "pulsarcast", "skipring"):
+            options: dict[str, Any] = {"protocol": protocol}
+            if protocol == "skipring":
+                options["supervises"] = True
+            async with Node(tmp_path / protocol, **options) as node, Node(None) as peer:
+                await peer.connect(node.tickets[0])
+                topic = (await node.create_topic("news")).name
+                await node.publish_many(topic, [b"one", b"two"])
+                await node.retention(rules=Retention(max_events=1), apply=True)
+            with EventLog(tmp_path / protocol, read_only=True) as log:
+                found += note_keys(log, "")
+        return found
+
+    keys = run(main)
+    assert {key.partition("/")[0] for key in keys} >= {"followed", "sync", "deleted", "pulsarcast"}
+    assert [key for key in keys if not is_own(key)] == []
+    assert is_own(LATEST)
+    assert is_own(MEMBERS_NOTE)
+    assert not is_own("stream 17 2 0")

@@ -6,6 +6,7 @@ their homes are read byte by byte; each record is compared with that of an open 
 that is deaf does not pass for secrecy.
 """
 
+import asyncio
 import contextlib
 import shutil
 from collections.abc import AsyncIterator
@@ -196,6 +197,57 @@ def test_a_relay_reads_nothing(
 
 
 @every_protocol
+def test_a_request_that_is_secret_has_a_reply_that_is(
+    protocol: str, key: Path, tap: bytearray, tmp_path: Path
+) -> None:
+    """Replies are under the key of the topic in which was asked, whatever topic they travel in:
+    neither the wire nor the files of three homes have what Bob answers."""
+    homes = tmp_path / "homes"
+
+    async def answer(bob: Node, requests: Subscription) -> None:
+        async for request in requests:
+            if request.reply_to:
+                await bob.reply(request, SECRET, **HEADS)
+
+    async def story() -> None:
+        async with trio(protocol, homes) as made:
+            for node in (made.alice, made.bob):
+                node.access.set_keys(made.topic, key)
+            answering = asyncio.ensure_future(answer(made.bob, made.heard_by_bob))
+            reply = await made.alice.request(made.topic, SECRET, timeout=300, **HEADS)
+            assert (reply.data, reply.author) == (SECRET, made.bob.id)
+            assert reply.key == HEADS["key"].encode()
+            answering.cancel()
+
+    run(story)
+    for hidden in HIDDEN:
+        assert hidden not in tap
+        assert hidden not in stored(homes)
+
+
+def test_replies_may_have_keys_of_their_own(key: Path, tmp_path: Path) -> None:
+    own = tmp_path / "replies.key"
+    create_topic_key(own)
+
+    async def story() -> None:
+        keys = {"orders": key, "orders/replies": own}
+        async with Node(None, topic_keys=keys) as node:
+            for topic, file in (
+                ("orders", key),
+                ("orders/replies", own),
+                ("orders/replies/replies", own),
+            ):
+                await node.publish(topic, SECRET)
+                (kept,) = node.log.read(topic, 0, 1)
+                assert key_id_of(kept.data) in load_topic_keys(file).ids
+                assert [each.data for each in await node.history(topic)] == [SECRET]
+            await node.publish("others/replies", b"in clear")
+            assert node.log.read("others/replies", 0, 1)[0].data == b"in clear"
+
+    run(story)
+
+
+@every_protocol
 def test_what_is_in_clear_or_forged_is_refused(
     protocol: str, key: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -360,6 +412,32 @@ def test_a_validator_sees_clear_text(key: Path) -> None:
     run(story)
 
 
+@every_protocol
+def test_nobody_is_to_blame_for_what_a_validator_ignores(protocol: str) -> None:
+    """Alice says more than a node would forgive; Bob's validator drops it without blame, and Bob
+    hears what she says when it does no more."""
+    many = 400
+
+    async def story() -> None:
+        async with trio(protocol) as made:
+            alice, bob, topic = made.alice, made.bob, made.topic
+            bob.set_validator(topic, lambda _event, _peer: Verdict.IGNORE)
+            for _ in range(many // 50):
+                await alice.publish_many(topic, [b"ignored"] * 50)
+
+            def cut_off() -> bool:
+                return any(reason.startswith("cut-off") for reason in bob.refusals)
+
+            await until(lambda: rejected(bob) >= many or cut_off(), "all of it is dropped")
+            assert not cut_off()
+            bob.set_validator(topic, None)
+            await alice.publish(topic, b"heard")
+            while await take(made.heard_by_bob, 1) != [b"heard"]:
+                pass
+
+    run(story)
+
+
 def test_a_node_begins_with_its_keys(key: Path, tmp_path: Path) -> None:
     """Those that it is told of, read when it starts; and what looks encrypted is not published."""
 
@@ -484,6 +562,45 @@ def test_what_is_fetched_later_is_asked_too(protocol: str, tmp_path: Path) -> No
 
 
 @every_protocol
+def test_who_keeps_what_was_said_before_the_policy_is_not_to_blame(
+    protocol: str, tmp_path: Path
+) -> None:
+    """Rita is barred when she has said much, which Alice and Bob keep. Dora, who comes later,
+    refuses it, and goes on with those who gave it: it was nobody's fault."""
+    many = 250  # Pulsarcast cuts off for ten that are refused, a node for two hundred
+
+    async def story() -> None:
+        async with trio(protocol) as made:
+            alice, rita, bob, topic = made.alice, made.rita, made.bob, made.topic
+            await rita.publish_many(topic, [b"by one who is barred later"] * many)
+            for heard in (made.heard_by_alice, made.heard_by_bob):
+                assert len(await take(heard, many)) == many
+            rule = signed(tmp_path / "rule", topic, alice.id, bob.id)
+            options = dict(OPTIONS[protocol], policies=[rule])
+            for node in (alice, bob):
+                node.access.add_policy(rule)
+            if protocol == "skipring":
+                options["supervisors"] = rita._supervisors
+            async with Node(None, protocol=protocol, **options) as dora:
+
+                def cut_off() -> bool:
+                    return any(reason.startswith("cut-off") for reason in dora.refusals)
+
+                if protocol != "skipring":
+                    await dora.connect(alice.tickets[0])
+                events = await dora.subscribe(topic, history="all")
+                await until(
+                    lambda: refused(NOT_A_PUBLISHER, dora) >= many or cut_off(), "it is refused"
+                )
+                assert not cut_off()
+                await alice.publish(topic, b"by a publisher")
+                assert sorted(await take(events, 3)) == [b"by a publisher", b"hello", b"hello"]
+                assert not cut_off()
+
+    run(story)
+
+
+@every_protocol
 def test_an_outsider_who_goes_on_is_cut_off(protocol: str, tmp_path: Path) -> None:
     """Whoever brings what is refused pays for it, until it is disconnected."""
 
@@ -520,6 +637,31 @@ def test_nobody_publishes_for_an_outsider_who_asks(tmp_path: Path) -> None:
                 await rita.publish(topic, b"refused")
             assert refused(NOT_A_PUBLISHER, alice) == 1
             assert [each.data for each in await alice.history(topic)] == [b"granted"]
+
+    run(story)
+
+
+def test_what_is_fetched_by_its_name_is_asked_too(key: Path, tmp_path: Path) -> None:
+    """An outsider's event, and one in clear in an encrypted topic, are not handed out by a node
+    that does not even follow the topic."""
+
+    async def story() -> None:
+        async with trio("pulsarcast") as made:
+            alice, rita, topic = made.alice, made.rita, made.topic
+            said = await rita.publish(topic, b"by an outsider")
+            assert await take(made.heard_by_alice, 1) == [b"by an outsider"]
+            options = OPTIONS["pulsarcast"]
+            async with Node(None, protocol="pulsarcast", **options) as dora:
+                await dora.connect(alice.tickets[0])
+                assert (await dora.fetch(said.id, timeout=300)).data == b"by an outsider"
+                dora.access.set_keys(topic, key)
+                with pytest.raises(LocalError, match="refuses the event"):
+                    await dora.fetch(said.id, timeout=300)
+                dora.access.set_keys(topic, None)
+                dora.access.add_policy(signed(tmp_path / "rule", topic, alice.id))
+                with pytest.raises(LocalError, match="refuses the event"):
+                    await dora.fetch(said.id, timeout=300)
+                assert refused(NOT_A_PUBLISHER, dora) == refused(NOT_ENCRYPTED, dora) == 1
 
     run(story)
 

@@ -27,6 +27,7 @@ from typing import Final
 import msgspec
 
 from rumormill.cli.grammar import FAILURE
+from rumormill.cli.printing import plain
 from rumormill.cli.reaching import reach
 from rumormill.cli.session import run_async, running_node
 from rumormill.cli.settings import Resolved, resolve
@@ -96,7 +97,7 @@ def run_doctor(options: argparse.Namespace) -> int:
         print(json.dumps({"healthy": healthy, "checks": msgspec.to_builtins(checks)}))
     else:
         for check in checks:
-            print(f"{check.state:<8} {check.name}: {check.text}")
+            print(f"{check.state:<8} {check.name}: {plain(check.text)}")
             if check.advice:
                 print(f"         {check.advice}")
     return 0 if healthy else FAILURE

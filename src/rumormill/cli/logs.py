@@ -5,7 +5,7 @@ import json
 import logging
 import sys
 
-from rumormill.cli.printing import iso
+from rumormill.cli.printing import iso, plain
 from rumormill.cli.settings import Resolved, resolve
 from rumormill.core import trace
 from rumormill.trace.entries import Batch
@@ -29,7 +29,7 @@ class _Lines(logging.Formatter):
             line = {"time": when, "level": level, "logger": record.name, "message": message}
             return json.dumps({**line, **fields, **({"error": error} if error else {})})
         tail = "".join(f" {key}={value}" for key, value in fields.items())
-        return f"{when} {level}: {message}{tail}" + (f"\n{error}" if error else "")
+        return f"{when} {level}: {plain(message + tail)}" + (f"\n{error}" if error else "")
 
 
 def begin(options: argparse.Namespace, default_level: str = "warning") -> Resolved:

@@ -109,6 +109,11 @@ def write_events(events: Sequence[Event], printer: Printer) -> None:
     sys.stdout.buffer.flush()
 
 
+def plain(text: str) -> str:
+    """A name that a peer may have chosen, without what a terminal would obey."""
+    return "".join(each if each.isprintable() else "�" for each in text)
+
+
 def _author(author: bytes) -> str:
     return str(PeerId(author)) if author else ""
 

@@ -20,7 +20,7 @@ from rumormill.cli.grammar import DATA_LOSS, TIMEOUT, USAGE, CommandError
 from rumormill.cli.groups import consumed
 from rumormill.cli.logs import begin
 from rumormill.cli.numbers import moment, pairs, seconds, whole
-from rumormill.cli.printing import choose_printer, receipt_json, write_events
+from rumormill.cli.printing import choose_printer, plain, receipt_json, write_events
 from rumormill.cli.session import Session, announced, no_node, open_session, run_async
 from rumormill.cli.settings import Resolved
 from rumormill.core.api import Reach
@@ -268,7 +268,8 @@ def _tell_versions(announcements: Iterable[Event]) -> None:
     for event in announcements:
         version = announced(event)
         if version is not None:
-            print(f"new version of {version.name}: {version.topic}", file=sys.stderr, flush=True)
+            told = f"new version of {plain(version.name)}: {version.topic}"
+            print(told, file=sys.stderr, flush=True)
 
 
 async def _introduce(topic: str, session: Session) -> None:

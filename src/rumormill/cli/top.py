@@ -25,6 +25,7 @@ from rich.text import Text
 
 from rumormill.cli.grammar import USAGE, CommandError
 from rumormill.cli.logs import begin
+from rumormill.cli.printing import plain
 from rumormill.cli.session import run_async, set_by
 from rumormill.cli.show import MISSING, as_number, as_seconds, as_size
 from rumormill.daemon.homes import HomeSource
@@ -158,7 +159,7 @@ def screen(found: Sections, order: str, rows: int, width: int) -> Group:
     shown = figures(found, order)
     style = "green" if shown["well"] else "bold red"
     head = Text.assemble(
-        (_plain(shown["node"]), "bold"), f"  {shown['protocol']}  ", (shown["sentence"], style)
+        (plain(shown["node"]), "bold"), f"  {shown['protocol']}  ", (shown["sentence"], style)
     )
     totals, process = shown["totals"], shown["process"]
     backlog = sum(row["backlog"] for row in shown["sync"]["topics"])
@@ -199,7 +200,7 @@ def _reasons(counts: Mapping[str, int]) -> str:
     if not total:
         return "0"
     most = max(counts, key=lambda reason: counts[reason])
-    return f"{total:,} ({_plain(most)})"
+    return f"{total:,} ({plain(most)})"
 
 
 def _table(heads: Mapping[str, bool], rows: Iterable[tuple[Text | str, ...]], width: int) -> Table:
@@ -218,7 +219,7 @@ def _topics(shown: Mapping[str, Any], rows: int, width: int) -> Table:
     numbers = ("a second", "delivered", "copies", "peers", "mesh", "next", "size")
     lines = [
         (
-            Text(_plain(row["title"])[:40], no_wrap=True, overflow="ellipsis"),
+            Text(plain(row["title"])[:40], no_wrap=True, overflow="ellipsis"),
             as_number(row["rate"]),
             f"{row['delivered']:,}",
             f"{row['duplicates']:,}",
@@ -264,8 +265,3 @@ def as_delay(value: float | None) -> str:
 def _more(table: Table, beyond: int, left_out: int) -> None:
     if (count := max(0, beyond) + left_out) > 0:
         table.add_row(f"and {count:,} more")
-
-
-def _plain(text: str) -> str:
-    """A text without what a terminal would obey."""
-    return "".join(each if each.isprintable() else "�" for each in text)

@@ -17,6 +17,7 @@ import msgspec
 
 from rumormill.cli.grammar import FAILURE, USAGE, CommandError
 from rumormill.cli.logs import begin
+from rumormill.cli.printing import plain
 from rumormill.cli.session import open_session, run_async, running_node
 from rumormill.cli.settings import Resolved
 from rumormill.core.api import TopicOptions, TopicTree
@@ -83,7 +84,7 @@ async def _list(resolved: Resolved, *, as_json: bool) -> int:
             print(msgspec.json.encode(line).decode())
         else:
             events = line.next_offset - line.first_offset
-            print(f"{line.name}\t{events} events\t{line.size} bytes\t{line.peers} peers")
+            print(f"{plain(line.name)}\t{events} events\t{line.size} bytes\t{line.peers} peers")
     if found.left_out:
         raise CommandError(f"{found.left_out} more topics are not shown", FAILURE)
     return 0
@@ -179,7 +180,7 @@ async def _tree(resolved: Resolved, topic: str, *, as_json: bool) -> int:
         print(json.dumps(_tree_json(tree), ensure_ascii=False))
     else:
         for line in _drawn(tree):
-            print(line)
+            print(plain(line))
     if tree.cut:
         raise CommandError("there are more sub-topics than are shown")
     return 0
@@ -264,7 +265,7 @@ def _lines(shown: dict[str, Any]) -> list[str]:
     metadata = readable["metadata"]
     lines = [
         f"topic\t{shown['cid']}",
-        f"name\t{readable['name']}",
+        f"name\t{plain(readable['name'])}",
         f"author\t{readable['author']}",
         f"created\t{metadata['created']}",
         f"linking\t{metadata['eventLinking'].lower().replace('_', '-')}",
@@ -278,7 +279,8 @@ def _lines(shown: dict[str, Any]) -> list[str]:
     else:
         lines += [f"requester\t{peer}" for peer in asks]
     for name, each in shown["sub_topics"].items():
-        lines.append(f"sub-topic\t{name}\t{each['cid']}\t{each['name'] or 'not to be found'}")
+        found = plain(each["name"] or "not to be found")
+        lines.append(f"sub-topic\t{plain(name)}\t{each['cid']}\t{found}")
     for each in shown["versions"]:
         this = "\tthis one" if each["cid"] == shown["cid"] else ""
         lines.append(f"version\t{each['cid']}\t{each['created']}{this}")

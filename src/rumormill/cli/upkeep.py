@@ -12,6 +12,7 @@ import msgspec
 
 from rumormill.cli.grammar import DATA_LOSS, CommandError
 from rumormill.cli.logs import begin
+from rumormill.cli.printing import plain
 from rumormill.cli.session import by_the_node, log_to_change
 from rumormill.cli.settings import Resolved
 from rumormill.daemon.control_client import ControlClient, held_without_control
@@ -65,7 +66,7 @@ def _shown(line: RetentionLine) -> str:
             limits.append(f"{rule.max_events} events")
     kept = ", ".join(limits) or "everything"
     done = f"{line.beyond} beyond" if line.deleted is None else f"{line.deleted} deleted"
-    return f"{line.topic}\t{line.events} events, {line.bytes} bytes\tkeeps {kept}\t{done}"
+    return f"{plain(line.topic)}\t{line.events} events, {line.bytes} bytes\tkeeps {kept}\t{done}"
 
 
 def run_backup(options: argparse.Namespace) -> int:

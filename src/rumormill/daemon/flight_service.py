@@ -26,7 +26,7 @@ from rumormill.core.event import Note
 from rumormill.daemon import flight_messages as messages
 from rumormill.log.arrow import TABLE, read_batches
 from rumormill.log.event_log import EventLog
-from rumormill.log.notes import MAX_KEY_BYTES, drop_notes, note_keys, read_note
+from rumormill.log.notes import MAX_KEY_BYTES, drop_notes, is_own, note_keys, read_note
 from rumormill.log.payloads import CONTENT_TYPE
 
 MAX_PARTS: Final = 1024
@@ -146,6 +146,8 @@ class FlightService:
             )
         if not 0 < len(request.key.encode()) <= MAX_KEY_BYTES:
             raise LocalError(f"a key has 1 to {MAX_KEY_BYTES} bytes")
+        if is_own(request.key):
+            raise LocalError(f"the node itself uses the key {request.key!r}: choose another")
         with self._alone(request.key):
             before = Progress.decode(read_note(self.log, request.key))
             progress = Progress()
@@ -177,7 +179,8 @@ class FlightService:
             raise LocalError("a prefix is not empty")
         keep = request.keep
         found = note_keys(self.log, request.prefix)
-        dropped = [key for key in found if not keep or not key.startswith(keep)]
+        theirs = [key for key in found if not is_own(key)]
+        dropped = [key for key in theirs if not keep or not key.startswith(keep)]
         if dropped:
             drop_notes(self.log, dropped)
         return len(dropped)

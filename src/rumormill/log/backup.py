@@ -139,11 +139,11 @@ def _copy_store(
         leftover.unlink(missing_ok=True)
     empty: list[Finding] = []
     with files.unfinished(target, home / HEADS_NAME):
+        os.close(files.create(target))  # or SQLite would make it, as the umask has it
         with contextlib.closing(schema.connect_reader(source)) as db:
             with translated(str(source.parent)):
                 schema.has_schema(db)  # opens all of its files, which may need room there
             db.execute("VACUUM INTO ?", (str(target),))
-        files.make_private(target)
         if before is not None:
             old = schema.database_path(home, before.epoch)
             with contextlib.closing(schema.connect_writer(target, DEFAULT_CONFIG)) as db:

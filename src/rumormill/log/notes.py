@@ -29,6 +29,14 @@ MAX_KEY_BYTES: Final = 512
 LATEST: Final = "moment"
 """The note of how far a node's numbers have come, which nothing pushes out."""
 
+_OWN: Final = ("followed/", "sync/", "deleted/", "pulsarcast/")
+
+
+def is_own(key: str) -> bool:
+    """Whether a note is a node's or a log's own, and nobody's who publishes through a node."""
+    return key in (LATEST, "members") or key.startswith(_OWN)
+
+
 _CREATE: Final = """CREATE TABLE IF NOT EXISTS notes (
     number INTEGER PRIMARY KEY,
     key TEXT NOT NULL UNIQUE,

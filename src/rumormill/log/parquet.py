@@ -16,6 +16,7 @@ import msgspec
 
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Event
+from rumormill.log import files
 from rumormill.log.errors import (
     EventRefusedError,
     ImportRefusedError,
@@ -72,8 +73,8 @@ def export_parquet(log: EventLog, path: Path | str, topics: Sequence[str] | None
     """Write all events of the topics (all topics by default) to a new file; return how many.
 
     The end of every topic is fixed at the start. Damage that is not yet repaired raises
-    `DamagedRangeError`; recorded losses are exported as losses. The file has its name when it is
-    whole: who is interrupted leaves nothing.
+    `DamagedRangeError`; recorded losses are exported as losses. The file is its owner's alone, and
+    has its name when it is whole: who is interrupted leaves nothing.
     """
     arrow, parquet = _pyarrow()
     infos = [info for info in log.topics() if topics is None or info.name in topics]
@@ -90,7 +91,11 @@ def export_parquet(log: EventLog, path: Path | str, topics: Sequence[str] | None
     draft = path.with_name(f".{path.name}.part")
     try:
         with translated(str(path), "the file"):
-            with parquet.ParquetWriter(str(draft), _schema(arrow), **settings) as writer:
+            draft.unlink(missing_ok=True)
+            with (
+                open(files.create(draft), "wb") as file,
+                parquet.ParquetWriter(file, _schema(arrow), **settings) as writer,
+            ):
                 for extent in extents:
                     for rows in _rows_of(log, extent):
                         extent.rows += len(rows)

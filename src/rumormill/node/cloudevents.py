@@ -38,7 +38,6 @@ def to_cloudevent(event: Event) -> dict[str, Any]:
         if name.startswith(_PREFIX)
     }
     if "specversion" not in found:
-        when = event.received if event.created is None else event.created
         found = {name: value for name, value in headers.items() if _NAME.fullmatch(name)}
         found |= {
             "specversion": "1.0",
@@ -46,7 +45,7 @@ def to_cloudevent(event: Event) -> dict[str, Any]:
             "source": f"/rumormill/{PeerId(event.author) if event.author else ''}",
             "type": "rumormill.event",
             "subject": event.topic,
-            "time": datetime.fromtimestamp(when, UTC).isoformat().replace("+00:00", "Z"),
+            "time": _time(event),
         }
     found = {name: value for name, value in found.items() if name not in _OWN}
     if event.content_type:
@@ -54,6 +53,16 @@ def to_cloudevent(event: Event) -> dict[str, Any]:
     if event.key is not None:
         found["partitionkey"] = event.key.decode(errors="replace")
     return found | _data(event)
+
+
+def _time(event: Event) -> str:
+    """When it was said, or else received: the author's clock may be beyond every calendar."""
+    said = event.received if event.created is None else event.created
+    try:
+        when = datetime.fromtimestamp(said, UTC)
+    except (OverflowError, ValueError):
+        when = datetime.fromtimestamp(event.received, UTC)
+    return when.isoformat().replace("+00:00", "Z")
 
 
 def _data(event: Event) -> dict[str, Any]:

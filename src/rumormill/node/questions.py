@@ -77,6 +77,8 @@ class NodeQuestions(NodeLife):
         """
         self._check_running()
         found = await fetching.fetch_event(self._spec, self._driver, event, timeout)
+        if not self.access.admits(found, self.id):
+            raise LocalError(f"the policy or key of topic {found.topic!r} here refuses the event")
         opened = self.access.opened(found)
         if opened is None:
             raise LocalError(f"no key of this node reads the events of topic {found.topic!r}")

@@ -24,6 +24,9 @@ from rumormill.core.ids import Topic as TopicName
 from rumormill.core.rate_limit import RateLimit
 from rumormill.protocols.registry import ProtocolSpec
 
+REPLIES: Final = "/replies"
+"""What the topic of replies to a topic's requests is called behind the topic's name."""
+
 _MOST_REQUESTS: Final = 256
 """Our choice: requests of one node, or client, that wait for replies at a time."""
 _MOST_WAITING: Final = 64
@@ -247,4 +250,4 @@ class Requesting:
 
 def reply_topic(spec: ProtocolSpec, topic: TopicName) -> TopicName:
     """Where replies to requests in a topic travel, unless somebody says otherwise."""
-    return topic if spec.topics is not None else f"{topic}/replies"
+    return topic if spec.topics is not None else topic + REPLIES

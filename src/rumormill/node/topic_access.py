@@ -26,6 +26,7 @@ from rumormill.node.arguments import checked
 from rumormill.node.identity import load_policy, load_topic_keys
 from rumormill.node.payloads import unwrapped
 from rumormill.node.policy import NOT_A_PUBLISHER, Policy
+from rumormill.node.requesting import REPLIES
 from rumormill.wire import keys
 from rumormill.wire.topic_cipher import MARK, NO_TOPIC_KEY, NONCE_BYTES, TopicKeys, is_encrypted
 
@@ -98,6 +99,13 @@ class TopicAccess:
                 " could be bound to one"
             )
 
+    def _keys_of(self, topic: Topic) -> TopicKeys | None:
+        """The keys of a topic. Those of its requests are those of their replies, unless these have
+        their own: what is asked in secret is not answered in clear."""
+        while topic not in self._keys and topic.endswith(REPLIES):
+            topic = topic.removesuffix(REPLIES)
+        return self._keys.get(topic)
+
     # What we say.
 
     def prepared(self, topic: Topic, data: bytes) -> bytes:
@@ -110,7 +118,7 @@ class TopicAccess:
                 f"the policy of topic {topic!r}, version {policy.version} by"
                 f" {keys.PeerId(policy.owner)}, does not let this node publish"
             )
-        topic_keys = self._keys.get(topic)
+        topic_keys = self._keys_of(topic)
         if topic_keys is not None:
             return topic_keys.encrypt(data, topic, self._own, secrets.token_bytes(NONCE_BYTES))
         if is_encrypted(data):
@@ -136,14 +144,14 @@ class TopicAccess:
         policy = self._policies.get(topic)
         if policy is not None and event.author not in policy.publishers:
             return NOT_A_PUBLISHER
-        if topic in self._keys:
-            reason = self._read(event)[1]
-            return "" if reason == NO_TOPIC_KEY else reason
-        return ""
+        if self._keys_of(topic) is None:
+            return ""
+        reason = self._read(event)[1]
+        return "" if reason == NO_TOPIC_KEY else reason
 
     def _read(self, event: Event) -> tuple[Event, str]:
         """An event in clear; or as it is, and why it cannot be read."""
-        topic_keys = self._keys.get(event.topic)
+        topic_keys = self._keys_of(event.topic)
         if topic_keys is None:
             return event, NO_TOPIC_KEY if is_encrypted(event.data) else ""
         try:

@@ -40,11 +40,12 @@ class Recovery:
         self._most = most
         self._pending: dict[MessageId, tuple[PeerId, Event]] = {}
 
-    def take(self, peer: PeerId, event: Event, refusal: object, effects: Effects) -> None:
-        """Judge an event, of which the protocol says why it is not what it seems, if so."""
+    def take(self, peer: PeerId, event: Event, refusal: object, effects: Effects) -> bool:
+        """Judge an event, of which the protocol says why it is not what it seems, if so; return
+        whether it is accepted, and not refused or yet to be judged."""
         if refusal is not None:
             effects.append(trace.RejectMessage(event.id, peer, str(refusal), event.topic))
-            return
+            return False
         event = msgspec.structs.replace(event, via=SYNC)
         verdict = Verdict.ACCEPT if self._validator is None else self._validator(event, peer)
         if verdict is not Verdict.DEFER:
@@ -52,6 +53,7 @@ class Recovery:
         elif len(self._pending) < self._most and event.id not in self._pending:
             self._pending[event.id] = (peer, event)
             effects.append(Validate(event, peer))
+        return verdict is Verdict.ACCEPT
 
     def on_validated(self, event_id: MessageId, verdict: Verdict, effects: Effects) -> bool:
         """Take a verdict that was awaited; false if it is on something else."""

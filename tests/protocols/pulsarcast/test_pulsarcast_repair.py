@@ -3,11 +3,20 @@ passed on and did not arrive, neighbours that only believe that they have the sa
 
 import pytest
 from msgspec.structs import replace
-from pulsarcast_rig import Lone, World, additions, delivered, event_by, publication, sent
+from pulsarcast_rig import (
+    Lone,
+    World,
+    additions,
+    delivered,
+    event_by,
+    penalties,
+    publication,
+    sent,
+)
 
 from rumormill.core.answer_times import AnswerTimes
 from rumormill.core.effects import Ask, Connect, SetTimer
-from rumormill.core.inputs import Answered, Asked, Publish, Subscribe, TimerFired
+from rumormill.core.inputs import Answered, Asked, Publish, Subscribe, TimerFired, Verdict
 from rumormill.overlay.kademlia.messages import KadMessage, KadType
 from rumormill.protocols.pulsarcast.context import (
     BranchTimer,
@@ -20,6 +29,7 @@ from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format import dates
 from rumormill.protocols.pulsarcast.format.additions import (
     Events,
+    Fetch,
     Have,
     RequestReply,
     RequestStatus,
@@ -373,6 +383,33 @@ def test_a_parent_gets_from_its_child_what_it_lacks() -> None:
     given = Events(lone.topic.cid, (missing,), start=terms.start, end=terms.end)
     assert delivered(lone.receive(lone.farther, addition(given))) == [b"x"]
     assert additions(lone.receive(lone.farther, addition(have)), Have) == [], "it lacks nothing"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "answer"),
+    [(Verdict.ACCEPT, "given"), (Verdict.REJECT, "lacking"), (Verdict.IGNORE, "lacking")],
+)
+def test_a_child_is_given_nothing_that_our_own_rules_refuse(verdict: Verdict, answer: str) -> None:
+    """It misses an event that we miss too: what our parent gives for it is judged first, and who
+    gave it has done no wrong."""
+    lone = Subscriber()
+    lone.machine._events._validator = lambda _event, _peer: verdict
+    lone.have_parent()
+    lone.meet(lone.farther)
+    topic = lone.topic.cid
+    lone.receive(lone.farther, join(topic, Terms(topic), lone.now))
+    missing = event_by(AUTHOR, topic, b"x", dates.iso_at(lone.now))
+    ((asked, _),) = sent(lone.receive(lone.farther, addition(Fetch(topic, (missing.cid,)))))
+    assert asked == lone.closer
+    effects = lone.receive(lone.closer, addition(Events(topic, (missing,))))
+    assert penalties(effects) == []
+    assert [peer for peer, _ in sent(effects)] == [lone.farther]
+    assert additions(effects, Events) == [
+        Events(topic, (missing,)) if answer == "given" else Events(topic, missing=(missing.cid,))
+    ]
+    effects = lone.receive(lone.closer, addition(Events(topic, (missing,))))
+    assert penalties(effects) == []
+    assert delivered(effects) == ([b"x"] if answer == "given" else [])
 
 
 def test_terms_with_a_join_or_its_answer_need_no_name() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from radius_rig import Bag, interest_of, peer_id
 
 from rumormill.core.errors import ConfigError, LimitError, LocalError
-from rumormill.core.inputs import Publish, Received, Subscribe, Validated, Verdict
+from rumormill.core.inputs import Publish, Received, Recovered, Subscribe, Validated, Verdict
 from rumormill.protocols.radius import reasons
 from rumormill.protocols.radius.config import RadiusConfig
 from rumormill.protocols.radius.junk import junk_frame
@@ -320,6 +320,23 @@ class TestValidation:
         made.machines[0]._validator = lambda _event, _peer: verdict
         made.feed(0, Received(peer_id(1), Frame((), (Relay(publication(made), 1),))))
         assert not made.events[0]
+        assert bool(made.sent) == passed_on
+
+    @pytest.mark.parametrize(
+        ("verdict", "passed_on"),
+        [(Verdict.ACCEPT, 1), (Verdict.REJECT, 0), (Verdict.IGNORE, 0), (Verdict.DEFER, 0)],
+    )
+    def test_what_was_fetched_and_refused_is_not_passed_on_when_it_arrives(
+        self, verdict: Verdict, passed_on: bool
+    ) -> None:
+        """A verdict on what sync has brought counts for every copy that comes later."""
+        made = Bag(3, [(0, 1), (0, 2)], sub_hops=0, pub_hops=3)
+        victim = made.machines[0]
+        victim._validator = victim._recovery._validator = lambda _event, _peer: verdict
+        made.subscribe(0)
+        word = publication(made)
+        made.feed(0, Recovered(peer_id(1), word.to_event(), word))
+        made.feed(0, Received(peer_id(1), Frame((), (Relay(word, 2),))))
         assert bool(made.sent) == passed_on
 
     def test_waiting_verdicts_are_limited(self) -> None:

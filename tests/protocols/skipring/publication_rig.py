@@ -65,6 +65,8 @@ class Subscriber:
         self.shortcuts: list[bytes] = []
         self.delivered: list[Event] = []
         self.refusals: dict[str, int] = {}
+        self.blamed: list[tuple[bytes, str]] = []
+        """Who was refused, and what for; its own id where it is nobody's fault."""
         self.outbox: list[tuple[bytes, Any]] = []
         self.asked: list[Event] = []
         self.waiting: list[Append | Load | SetTimer] | None = None
@@ -131,6 +133,9 @@ class Subscriber:
                 self.asked.append(effect.event)
             elif isinstance(effect, trace.Refuse | trace.RejectMessage):
                 self.refusals[effect.reason] = self.refusals.get(effect.reason, 0) + 1
+                refused = isinstance(effect, trace.Refuse)
+                who = effect.peer if refused else effect.received_from
+                self.blamed.append((who, effect.reason))
 
     def answer(self, effect: Append | Load | SetTimer) -> None:
         """Do what the runtime does about an effect that it answers."""

@@ -13,6 +13,7 @@ from publication_rig import TOPIC, Ring, Subscriber
 from rumormill.core.inputs import Verdict
 from rumormill.overlay.patricia import EMPTY_HASH, EVERYTHING, Prefix, Summary, leaf_hash
 from rumormill.overlay.patricia import inner_hash as h
+from rumormill.protocols.skipring import reasons
 from rumormill.protocols.skipring.config import PublicationConfig
 from rumormill.protocols.skipring.envelope import Publication, check_event
 from rumormill.protocols.skipring.messages import (
@@ -290,13 +291,14 @@ class TestHistory:
         assert one.keys == [publication.id]
 
     def test_what_is_no_longer_kept_is_counted_and_the_rest_is_sent(self) -> None:
-        """A publication whose data is gone does not stop the answer."""
+        """A publication whose data is gone does not stop the answer, and is not the asker's fault:
+        retention has deleted it."""
         one = Subscriber(1, SILENT)
         gone, *rest = [one.publish(b"%d" % number) for number in range(3)]
         del one.log.events[gone.id]
         (bundle,) = one.receive(b"peer", CheckAndPublish(TOPIC, (), (Want(EVERYTHING),)))
         assert {each.id for each in bundle.publications} == {each.id for each in rest}
-        assert one.refusals == {"no-longer-kept": 1}
+        assert one.blamed == [(one.id, "no-longer-kept")]
 
     def test_a_kept_event_convinces_a_third_party(self) -> None:
         """Event and proof together show that the author said it, in this topic."""
@@ -404,6 +406,30 @@ class TestValidation:
             assert one.keys == []
             assert one.delivered == []
             assert sum(one.refusals.values()) == 3
+
+    @pytest.mark.parametrize("deferred", [False, True])
+    def test_nobody_is_to_blame_for_what_we_lacked_and_refuse(self, deferred: bool) -> None:
+        """Whoever floods it is; but what the tries bring was taken by rules of its keeper's own."""
+        one = Subscriber(
+            1, SILENT, lambda event, peer: Verdict.DEFER if deferred else Verdict.REJECT
+        )
+        kept, new = (Subscriber(2, SILENT).publish(text) for text in (b"kept", b"new"))
+        for message in (
+            PublishBundle(TOPIC, (kept,)),
+            PublishNew(TOPIC, new),
+            PublishBundle(TOPIC, (kept, new)),
+            PublishNew(TOPIC, kept),
+        ):
+            one.receive(b"peer", message)
+            for publication in (kept, new) if deferred else ():
+                one.judge(publication.id, Verdict.REJECT)
+        assert one.blamed == [
+            (one.id, reasons.VALIDATION_FAILED),
+            (b"peer", reasons.VALIDATION_FAILED),
+            (one.id, reasons.REFUSED_BEFORE),
+            (one.id, reasons.REFUSED_BEFORE),
+            (b"peer", reasons.REFUSED_BEFORE),
+        ]
 
     def test_a_deferred_verdict_counts_when_it_comes(self) -> None:
         """Until then the publication is neither delivered nor passed on."""

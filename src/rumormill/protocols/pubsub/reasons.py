@@ -16,8 +16,9 @@ VALIDATION_IGNORED = "validation ignored"
 UNUSUAL_SEQNO = "unusual sequence number"
 UNUSUAL_SIGNATURE = "unusual signature"
 
-TOLERATED: Final = frozenset({UNUSUAL_SEQNO, UNUSUAL_SIGNATURE})
-"""What we do not take and other implementations do: whoever passes it on is not to blame."""
+TOLERATED: Final = frozenset({UNUSUAL_SEQNO, UNUSUAL_SIGNATURE, VALIDATION_IGNORED})
+"""What we do not take and others do, other implementations or a validator that drops without
+blame: whoever passes it on has done no wrong."""
 
 WRONG_ID = "wrong id"
 EMPTY_RPC = "empty rpc"

@@ -7,6 +7,7 @@ from rumormill.core.api import ANYONE, FetchedHistory, TopicOptions, TopicVersio
 from rumormill.core.ids import Topic
 from rumormill.overlay.kademlia.messages import KAD_PROTOCOL, encode_kad
 from rumormill.protocols.kademlia.spec import kad_decoder, max_kad_message
+from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.commands import (
     BrowseTree,
     CreateTopic,
@@ -80,6 +81,7 @@ SPEC = ProtocolSpec(
     max_message=lambda config: config.limits.rpc_bytes,
     junk=junk_rpc,
     proves_authors=lambda config: config.require_signatures,
+    tolerated=frozenset({reasons.VALIDATION_IGNORED, reasons.TOO_OLD, reasons.OVERTAKEN}),
     queries=QuerySpec(
         protocol_ids=(KAD_PROTOCOL,),
         encode=encode_kad,

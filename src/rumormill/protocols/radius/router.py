@@ -384,9 +384,9 @@ class Radius:
         if not isinstance(checked, Publication):
             self._recovery.take(peer, given, checked, effects)
             return
-        self._recovery.take(peer, checked.to_event(), None, effects)
-        if self.seen.get(given.id) is None:
-            self.seen.put(given.id, DIRECT, now)
+        accepted = self._recovery.take(peer, checked.to_event(), None, effects)
+        if self.seen.get(given.id) is None:  # of what is not, no copy is passed on either
+            self.seen.put(given.id, DIRECT if accepted else self._config.max_hops, now)
 
     def _on_verdict(self, copy: Copy, verdict: Verdict, now: float, effects: Effects) -> None:
         if verdict is Verdict.ACCEPT:

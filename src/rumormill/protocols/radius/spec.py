@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable
 
+from rumormill.protocols.radius import reasons
 from rumormill.protocols.radius.config import PRESETS, RadiusConfig
 from rumormill.protocols.radius.junk import junk_frame
 from rumormill.protocols.radius.messages import Frame, FrameLimits, decode_frame, encode_frame
@@ -27,5 +28,6 @@ SPEC = ProtocolSpec(
     max_topic=lambda config: config.max_topic_length,
     proves_authors=lambda _: True,
     recovers=True,
+    tolerated=frozenset({reasons.VALIDATION_IGNORED}),
     finds_peers=True,
 )

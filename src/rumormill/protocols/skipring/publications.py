@@ -122,10 +122,10 @@ class Publications:
         self._reads = reads
         self._validator = validator
         self._used: dict[PeerId, _Use] = {}
-        self._pending: dict[MessageId, tuple[PeerId, Publication, bool]] = {}
+        self._pending: dict[MessageId, tuple[PeerId, Publication, bool, bool]] = {}
         self._unstored: dict[MessageId, bool] = {}
         """What peers brought and the log has yet to take, and whether the application gets it."""
-        self._refused: dict[MessageId, None] = {}
+        self._refused: dict[MessageId, Verdict] = {}
         self._lost: dict[MessageId, None] = {}
         """What the log has not taken. It was passed on when it came, and is not again: neighbours
         with full disks would send it to and fro for ever."""
@@ -235,7 +235,7 @@ class Publications:
         if use is None:
             effects.append(trace.Refuse(peer, reasons.TOO_MANY_PEERS, self.topic))
         elif isinstance(message, PublishNew):
-            self._take(peer, use, message.publication, effects, flood=True)
+            self._take(peer, use, message.publication, effects, flood=True, asked=False)
         elif isinstance(message, PublishBundle):
             self._on_bundle(peer, use, message, effects)
         else:
@@ -342,7 +342,8 @@ class Publications:
             try:
                 publication = envelope.from_event(events[key])
             except (KeyError, DecodeError):
-                effects.append(trace.Refuse(peer, reasons.NO_LONGER_KEPT, self.topic))
+                own = self._identity.peer  # who asks could not know that
+                effects.append(trace.Refuse(own, reasons.NO_LONGER_KEPT, self.topic))
             else:
                 if found and size + publication.size > self._config.answer_bytes:
                     rest = answer.rest_from(number)
@@ -364,7 +365,7 @@ class Publications:
         fresh = 0
         few = len(bundle.publications) < CHECK_AGAIN and not bundle.rest
         for publication in bundle.publications:
-            fresh += self._take(peer, use, publication, effects, flood=few)
+            fresh += self._take(peer, use, publication, effects, flood=few, asked=True)
         use.asking = bool(fresh and bundle.rest)
         if use.asking:
             effects.append(Mail(peer, CheckAndPublish(self.topic, (), bundle.rest)))
@@ -373,15 +374,23 @@ class Publications:
     # Judging a publication.
 
     def _take(
-        self, peer: PeerId, use: _Use, publication: Publication, effects: Effects, *, flood: bool
+        self,
+        peer: PeerId,
+        use: _Use,
+        publication: Publication,
+        effects: Effects,
+        *,
+        flood: bool,
+        asked: bool,
     ) -> bool:
         """Take a publication that a peer brings; return whether it was new and true."""
         key, topic = publication.id, self.topic
         if key in self.trie or key in self._unstored or key in self._pending:
             effects.append(trace.DuplicateMessage(key, peer, topic))
             return False
-        if key in self._refused:
-            effects.append(trace.Refuse(peer, reasons.REFUSED_BEFORE, topic))
+        if (refusal := self._refused.get(key)) is not None:
+            to_blame = self._to_blame(peer, refusal, asked=asked)
+            effects.append(trace.Refuse(to_blame, reasons.REFUSED_BEFORE, topic))
             return False
         if publication.topic != topic:
             effects.append(trace.RejectMessage(key, peer, reasons.WRONG_TOPIC, topic))
@@ -400,19 +409,26 @@ class Publications:
                 reason = reasons.VALIDATION_THROTTLED
                 effects.append(trace.RejectMessage(key, peer, reason, topic))
                 return False
-            self._pending[key] = (peer, publication, flood)
+            self._pending[key] = (peer, publication, flood, asked)
             effects.append(Validate(event, peer))
             return True
-        return self._judged(peer, publication, event, verdict, effects, flood=flood)
+        return self._judged(peer, publication, event, verdict, effects, flood=flood, asked=asked)
 
     def validated(self, key: MessageId, verdict: Verdict, effects: Effects) -> bool:
         """Take a deferred verdict; return whether it was for a publication of this topic."""
         waiting = self._pending.pop(key, None)
         if waiting is None:
             return False
-        peer, publication, flood = waiting
-        self._judged(peer, publication, publication.to_event(), verdict, effects, flood=flood)
+        peer, publication, flood, asked = waiting
+        event = publication.to_event()
+        self._judged(peer, publication, event, verdict, effects, flood=flood, asked=asked)
         return True
+
+    def _to_blame(self, peer: PeerId, verdict: Verdict, *, asked: bool) -> PeerId:
+        """Whose fault it is that our own rules refuse a publication: nobody's, if they say so, or
+        if we asked for what the peer has, which was taken by rules of its own, or by ours as they
+        were."""
+        return peer if verdict is Verdict.REJECT and not asked else self._identity.peer
 
     def _judged(
         self,
@@ -423,13 +439,15 @@ class Publications:
         effects: Effects,
         *,
         flood: bool,
+        asked: bool,
     ) -> bool:
         key, topic = publication.id, self.topic
         if verdict is not Verdict.ACCEPT:
             refusal = verdict is Verdict.REJECT
             reason = reasons.VALIDATION_FAILED if refusal else reasons.VALIDATION_IGNORED
-            effects.append(trace.RejectMessage(key, peer, reason, topic))
-            remember(self._refused, key, None, MAX_REFUSED)
+            to_blame = self._to_blame(peer, verdict, asked=asked)
+            effects.append(trace.RejectMessage(key, to_blame, reason, topic))
+            remember(self._refused, key, verdict, MAX_REFUSED)
             return False
         self._unstored[key] = self.delivers
         if self.delivers:

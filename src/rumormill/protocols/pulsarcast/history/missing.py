@@ -285,6 +285,7 @@ class MissingParents:
             feed is not None
             and isinstance(block, SignedEvent)
             and self._events.fault(feed, block, now) is None
+            and self._events.refusal(news.source, block) is None
         ):
             answer = Events(asked.topic, (block,))
         self._context.send(asked.peer, addition(answer), effects)

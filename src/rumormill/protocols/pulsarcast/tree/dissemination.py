@@ -150,9 +150,9 @@ class Dissemination:
         validator = self._validator
         return Verdict.ACCEPT if validator is None else validator(core_event(signed), peer)
 
-    def fault_of_request(self, peer: PeerId, signed: SignedEvent) -> str | None:
-        """Why the application has no event published on request. What it would say of an event
-        later is not waited for."""
+    def refusal(self, peer: PeerId, signed: SignedEvent) -> str | None:
+        """Why the application has an event neither published on request nor given to who misses
+        it. What it would say of an event later is not waited for."""
         return _VERDICTS.get(self._verdict(peer, signed))
 
     def fault(self, feed: Feed, signed: SignedEvent, now: float) -> str | None:
@@ -190,8 +190,11 @@ class Dissemination:
             effects.append(Validate(core_event(signed), peer))
         else:
             reason = _VERDICTS.get(verdict, reasons.VALIDATION_THROTTLED)
-            effects.append(trace.RejectMessage(cid, peer, reason, feed.text))
-            if verdict is Verdict.REJECT:
+            # Nobody is to blame for what we missed: who gave it took it by rules of its own, or by
+            # ours as they were.
+            giver = peer if live else self._context.id
+            effects.append(trace.RejectMessage(cid, giver, reason, feed.text))
+            if verdict is Verdict.REJECT and live:
                 self._context.penalties.penalise(peer, reason, GRAVE, now, effects)
 
     def on_validated(self, event: Validated, now: float, effects: Effects) -> None:

@@ -237,7 +237,7 @@ class Requests:
         if signed.event.parent is not None and signed.author_signature and not _is_custom(feed):
             return reasons.LINKS_BY_ITSELF  # what we link would not be what its author signed
         fault = self._events.fault_of_content(signed, now)
-        return fault or self._events.fault_of_request(peer, signed)
+        return fault or self._events.refusal(peer, signed)
 
     def _answer(self, peer: PeerId, reply: RequestReply, effects: Effects) -> None:
         if not self._context.is_original(peer):
