@@ -360,6 +360,18 @@ def test_an_event_from_the_future_is_refused_and_pins_nothing() -> None:
     assert [each.event.parents for each in effects if isinstance(each, Append)] == [(now.cid,)]
 
 
+def test_a_date_that_is_early_by_a_clocks_difference_is_nobodys_fault() -> None:
+    """11: it was not too early where the neighbour is, who took it in and passed it on."""
+    lone = Lone(0, max_clock_skew=60.0)
+    topic = lone.create(**ANYONE).cid
+    lone.meet(peer_id(1))
+    for ahead, blamed in ((60.05, []), (119.0, []), (121.0, [reasons.FUTURE_DATE])):
+        early = event_by(2, topic, b"early", dates.iso_at(lone.now + ahead))
+        effects = lone.receive(peer_id(1), publication(early))
+        assert refusals(effects) == [reasons.FUTURE_DATE]
+        assert penalties(effects) == blamed
+
+
 def test_what_is_remembered_of_events_is_bounded_and_no_event_comes_twice() -> None:
     """11: the oldest ids are forgotten, and events so old are refused instead of delivered anew."""
     lone = Lone(0, timeline_limit=50)

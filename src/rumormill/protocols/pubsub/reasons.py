@@ -18,6 +18,8 @@ UNUSUAL_SIGNATURE = "unusual signature"
 
 TOLERATED: Final = frozenset({UNUSUAL_SEQNO, UNUSUAL_SIGNATURE})
 """What we do not take and other implementations do: whoever passes it on is not to blame."""
+BLAMELESS: Final = TOLERATED | {VALIDATION_IGNORED, VALIDATION_THROTTLED}
+"""And what the application wants held against nobody, or we were too busy to look at."""
 
 WRONG_ID = "wrong id"
 EMPTY_RPC = "empty rpc"

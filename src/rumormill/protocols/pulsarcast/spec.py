@@ -7,6 +7,7 @@ from rumormill.core.api import ANYONE, FetchedHistory, TopicOptions, TopicVersio
 from rumormill.core.ids import Topic
 from rumormill.overlay.kademlia.messages import KAD_PROTOCOL, encode_kad
 from rumormill.protocols.kademlia.spec import kad_decoder, max_kad_message
+from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.commands import (
     BrowseTree,
     CreateTopic,
@@ -109,4 +110,5 @@ SPEC = ProtocolSpec(
     asks_again=True,
     reads_log=True,
     finds_peers=True,
+    tolerated=reasons.BLAMELESS,
 )

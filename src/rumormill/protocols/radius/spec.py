@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable
 
+from rumormill.protocols.radius import reasons
 from rumormill.protocols.radius.config import PRESETS, RadiusConfig
 from rumormill.protocols.radius.junk import junk_frame
 from rumormill.protocols.radius.messages import Frame, FrameLimits, decode_frame, encode_frame
@@ -28,4 +29,5 @@ SPEC = ProtocolSpec(
     proves_authors=lambda _: True,
     recovers=True,
     finds_peers=True,
+    tolerated=reasons.BLAMELESS,
 )
