@@ -306,6 +306,19 @@ def test_gossipsub_handle_idontwant_spam() -> None:
     assert attack.refusals() == [reasons.IDONTWANT_TOO_MANY_IDS]
 
 
+def test_long_ids_that_a_peer_does_not_want_are_remembered_in_few() -> None:
+    """Its IDONTWANTs of a heartbeat, each within all limits, come to a mebibyte of ids at most."""
+    attack = Attack()
+    for number in range(1000):
+        start = number.to_bytes(2)
+        ids = tuple(start + bytes([place]) + bytes(1100) for place in range(10))
+        attack.send(Rpc(control=Control(idontwant=ids)))
+    attack.rig.run(0.01)
+    unwanted = attack.rig.router(attack.victim).gossip.unwanted[attack.rig.id(attack.attacker)]
+    assert 0 < sum(map(len, unwanted)) < 1 << 20
+    assert set(attack.refusals()) == {reasons.IDONTWANT_TOO_MANY_MESSAGES}
+
+
 @pytest.mark.parametrize("ending", ["time", "disconnect"])
 def test_gossipsub_idontwant_unwanted_cleanup(ending: str) -> None:
     """What a peer does not want is forgotten after three heartbeats, and when it is gone.

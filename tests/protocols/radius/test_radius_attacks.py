@@ -111,6 +111,15 @@ class TestInterests:
         assert receive(made, Frame((Spread(first, 2),))) == [reasons.SUPERSEDED]
         assert not made.knows(VICTIM, OWNER)
 
+    def test_a_word_that_is_said_again_and_again_is_noted_once(self) -> None:
+        """While it waits to be passed on, who knows it already is remembered, and not how often."""
+        made = bag(gather=0.1)
+        word = Spread(interest(made), 2)
+        for _ in range(100):
+            assert receive(made, Frame((word,) * 256)) == []
+        (known_to,) = made.machines[VICTIM].subscriptions._waiting.values()
+        assert known_to == (peer_id(ATTACKER),)
+
     def test_a_false_copy_with_more_hops_spreads_the_true_word(self) -> None:
         """Hops are not signed, so they may grow; what is passed on is what was verified."""
         made = bag()

@@ -184,7 +184,9 @@ class Subscriptions:
                 if hops > entry.hops and entry.hops < enough:
                     self.interests.bring_closer(entry, hops, distance)
                     self._pass_on(entry, (peer,), now, effects)
-                elif entry in waiting and hops + 1 >= min(entry.hops - 1, enough):
+                elif peer not in waiting.get(entry, (peer,)) and hops + 1 >= min(
+                    entry.hops - 1, enough
+                ):
                     waiting[entry] += (peer,)
                 continue
             reason = self._refusal(peer, interest, entry, now)
