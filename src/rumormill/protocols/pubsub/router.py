@@ -33,7 +33,7 @@ from rumormill.core.event import Event
 from rumormill.core.identity import Identity
 from rumormill.core.ids import MessageId, PeerId, Topic, check_topic
 from rumormill.core.inputs import Received, Verdict
-from rumormill.core.machine import View
+from rumormill.core.machine import Shown, View
 from rumormill.core.randomness import Randomness
 from rumormill.protocols.pubsub import reasons
 from rumormill.protocols.pubsub.codec import proof_of
@@ -124,8 +124,8 @@ class PubSubRouter:
 
     def view(self) -> View:
         """Show subscriptions and who shares them (see `core.machine`)."""
-        peers = {topic: tuple(subscribers) for topic, subscribers in self.topics.items()}
-        return View(tuple(self.subscriptions), peers, evicted={"seen ids": self._seen.evicted})
+        peers, evicted = Shown(self.topics), {"seen ids": self._seen.evicted}
+        return View(tuple(self.subscriptions), peers, evicted=evicted)
 
     def handle(self, event: inputs.Input, now: float, effects: Effects) -> None:
         """Take one input (see `core.machine`)."""
