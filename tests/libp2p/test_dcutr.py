@@ -1,6 +1,8 @@
 """DCUtR: its messages as the specification has them, and the port that is lent for a punch."""
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 
 import pytest
 from hypothesis import given
@@ -8,9 +10,14 @@ from hypothesis import strategies as st
 
 from live_nodes import run
 from rumormill.core.errors import DecodeError, LocalError
+from rumormill.libp2p import punching
+from rumormill.libp2p.config import ConnectionConfig
 from rumormill.libp2p.dcutr import MAX_MESSAGE_BYTES, Punch, PunchMessage, changes_ports
 from rumormill.libp2p.listening import Listening
-from rumormill.wire.multiaddr import Multiaddr
+from rumormill.libp2p.punching import Punching
+from rumormill.libp2p.swarm import Swarm
+from rumormill.wire.keys import PrivateKey
+from rumormill.wire.multiaddr import Endpoint, Multiaddr
 from rumormill.wire.protobuf import bytes_field, varint_field
 
 ADDRESS = Multiaddr.tcp("192.0.2.1", 4001).encode()
@@ -86,5 +93,73 @@ def test_a_port_is_lent_for_a_dial_and_is_nobody_elses() -> None:
         one.close()
         other.close()
         await listening.close()
+
+    run(story)
+
+
+class Told:
+    """A connection through a relay, and a talk on it that breaks off at once."""
+
+    relay, outbound, remote_peer = b"relay", True, b"peer"
+    given_up = 0
+
+    async def read(self) -> bytes:
+        raise LocalError("the peer ended the talk")
+
+    def give_up(self) -> None:
+        self.given_up += 1
+
+
+def test_who_was_reached_leads_us_into_three_punches_and_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each has us dial whom it names, again and again."""
+    begun = 0
+
+    @contextlib.asynccontextmanager
+    async def seen(*_: object) -> AsyncIterator[list[bytes]]:
+        nonlocal begun
+        begun += 1
+        yield []
+
+    monkeypatch.setattr(Punching, "_seen_from_outside", seen)
+
+    async def story() -> None:
+        swarm = Swarm(PrivateKey(bytes(32)), ConnectionConfig())
+        punching, told = Punching(swarm), Told()
+        for _ in range(5):
+            await punching._on_dcutr(told, told)  # type: ignore[arg-type]
+        assert (begun, told.given_up) == (3, 5)
+        assert swarm.refusals()["dcutr-unexpected"] == 2
+
+    run(story)
+
+
+def test_an_address_that_refuses_is_dialled_ever_more_seldom(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In the four seconds of an attempt: a peer that names other people's addresses had us knock
+    there two hundred times."""
+    pauses: list[float] = []
+
+    async def refused(*_: object) -> None:
+        raise ConnectionRefusedError
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if sum(pauses) > 4.0:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr(punching, "dial", refused)
+
+    async def story() -> None:
+        swarm = Swarm(PrivateKey(bytes(32)), ConnectionConfig())
+        monkeypatch.setattr(swarm.listening, "bound", lambda **_: object())
+        at = Endpoint("192.0.2.1", 4001)
+        monkeypatch.setattr(asyncio, "sleep", sleep)
+        with pytest.raises(asyncio.CancelledError):
+            await Punching(swarm)._dial(at, swarm.new_connection)
+        monkeypatch.undo()
+        assert len(pauses) < 10
 
     run(story)

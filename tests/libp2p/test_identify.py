@@ -151,6 +151,14 @@ def test_a_length_beyond_the_limit_is_refused_before_the_message_comes() -> None
         Identify(listen_addresses=(bytes(500),) * 20).encode()
 
 
+def test_parts_are_too_much_as_soon_as_they_are() -> None:
+    """A push that never ends holds what one message may say, and not ten times as much."""
+    reader, many = IdentifyReader(), tuple(f"/{number}" for number in range(MAX_PROTOCOLS))
+    reader.receive(Identify(protocols=many).encode())
+    with pytest.raises(DecodeError, match="oversized"):
+        reader.receive(Identify(protocols=("/one more",)).encode())
+
+
 def test_many_messages_and_half_messages_are_refused() -> None:
     """At most ten parts; the stream may not end inside one, nor before the first."""
     with pytest.raises(DecodeError, match="too-many-messages"):

@@ -57,6 +57,17 @@ def test_one_origin_is_not_believed_and_two_are() -> None:
     assert "203.0.113.9" in hosts(own)
 
 
+def test_one_peer_has_one_word_and_pushes_out_nobody_elses() -> None:
+    """Who says ever other things could have us forget where we are, and think of other people."""
+    own = OwnAddresses((), [EVERYWHERE])
+    for group in ("198.51.100", "192.0.2"):
+        own.observe(observed("203.0.113.9"), Origin(f"{group}.0/24", f"{group}.1"))
+    for number in range(100):
+        own.observe(observed(f"203.0.113.{number}"), Origin("100.64.1.0/24", "100.64.1.1"))
+    assert "203.0.113.9" in hosts(own)
+    assert own.observed() == ["203.0.113.9", "203.0.113.99"]
+
+
 def test_what_nobody_could_dial_is_not_heard() -> None:
     own = OwnAddresses((), [EVERYWHERE])
     before = hosts(own)

@@ -10,10 +10,18 @@ from hostile_peer import MESHSUB, HostilePeer
 from live_nodes import run, until
 from rumormill import Node
 from rumormill.libp2p import turns
+from rumormill.overlay.hyparview.messages import Kind, Membership
 from rumormill.overlay.patricia import Prefix
 from rumormill.protocols.pubsub.codec import encode_rpc
 from rumormill.protocols.pubsub.messages import Control, Message, Rpc, SubOpts
 from rumormill.protocols.pubsub.split import parts_of
+from rumormill.protocols.pulsarcast.format import cid as cids
+from rumormill.protocols.pulsarcast.format import rpc as pulsarcast
+from rumormill.protocols.pulsarcast.format.additions import Events, Fetch
+from rumormill.protocols.pulsarcast.format.descriptors import EventDescriptor
+from rumormill.protocols.pulsarcast.format.signing import SignedEvent
+from rumormill.protocols.radius import messages as radius
+from rumormill.protocols.radius.messages import Interest, Relay, Spread
 from rumormill.protocols.skipring import messages as skipring
 from rumormill.protocols.skipring.envelope import Publication
 from rumormill.protocols.skipring.messages import PublishBundle, PublishNew, Want
@@ -47,6 +55,38 @@ def test_the_parts_of_a_bundle_are_bundles_and_the_last_says_what_is_left() -> N
     assert [len(each.carried) for each in few] == [128, 129]
     for whole in (PublishBundle("news", made[:256], rest), PublishNew("news", made[0])):
         assert [*skipring.parts_of(whole)] == [whole]
+
+
+def test_the_parts_of_a_frame_of_radius_gossip_hold_as_many_words() -> None:
+    """Its signatures may be of the longest RSA keys: four hundred took a fifth of a second."""
+    interests = tuple(Spread(Interest(b"me", f"{number}", 1, 1), 1) for number in range(PART + 1))
+    letters = tuple(radius.Publication(b"me", "news", number) for number in range(2 * PART))
+    relays, beat = tuple(Relay(each, 1) for each in letters[:PART]), (Membership(Kind.BEAT),)
+    parts = radius.parts_of(radius.Frame(interests, relays, letters, beat))
+    sizes = [len((*each.interests, *each.publications, *each.direct)) for each in parts]
+    assert sizes == [PART, 1, PART, PART, PART]
+    assert sum((each.interests for each in parts), ()) == interests
+    assert sum((each.publications for each in parts), ()) == relays
+    assert sum((each.direct for each in parts), ()) == letters
+    assert [each.membership for each in parts] == [()] * 4 + [beat]
+    few = radius.Frame(interests[:PART], membership=beat)
+    assert [*radius.parts_of(few)] == [few]
+
+
+def test_the_parts_of_old_events_of_pulsarcast_say_at_the_end_what_is_missing() -> None:
+    topic = cids.of(b"topic")
+    written = EventDescriptor(topic, b"me", b"", "2020-01-01T00:00:00.000Z", b"me")
+    made = tuple(SignedEvent(written) for _ in range(2 * PART + 1))
+    many = Events(topic, made, missing=(topic,), start=1000, end=2000)
+    beside = Fetch(topic)
+    first, *parts = pulsarcast.parts_of(pulsarcast.addition(many, beside))
+    assert first.additions == (beside,)
+    found = [each for part in parts for each in part.additions if isinstance(each, Events)]
+    assert [len(each.events) for each in found] == [PART, PART, 1]
+    assert [each.range_start for each in found] == [None, None, 1000]
+    assert [(each.missing, each.end) for each in found] == [((), 0), ((), 0), ((topic,), 2000)]
+    few = pulsarcast.addition(Events(topic, made[:PART]), beside)
+    assert [*pulsarcast.parts_of(few)] == [few]
 
 
 def test_others_have_their_turn_in_the_middle_of_a_large_rpc(

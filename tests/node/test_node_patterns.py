@@ -294,3 +294,45 @@ def test_a_thousand_topics_at_once_are_entered_in_turns_of_the_loop(
     run(main)
     assert sum(rounds) == 200
     assert max(rounds) <= 20
+
+
+def test_half_a_million_names_are_looked_through_in_turns_of_the_loop() -> None:
+    """As many as strangers may announce; nobody waits for more than a part of them."""
+
+    async def main() -> None:
+        names = [f"{number}" for number in range(500_000)]
+        others = 0
+        patterns = Patterns(lambda: [*names, *names[:9]], lambda: None, lambda _: None, 512)
+
+        async def wait_for_a_turn() -> None:
+            nonlocal others
+            while True:
+                others += 1
+                await asyncio.sleep(0)
+
+        waiting = asyncio.ensure_future(wait_for_a_turn())
+        assert await patterns._look() == names
+        assert others > 50
+        names.append("new")
+        assert await patterns._look() == ["new"]
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+
+    run(main)
+
+
+def test_a_view_of_peers_by_topic_costs_nothing_before_somebody_looks() -> None:
+    """Nodes look at it every few seconds, and strangers may have named all those topics."""
+
+    async def main() -> None:
+        async with Node(None) as alice, HostilePeer() as mallory:
+            seen = alice.view().peers
+            await mallory.connect(alice)
+            mallory.hello(*[f"swarm/{number}" for number in range(1000)])
+            await until(lambda: len(seen) == 1000, "all are known")
+            mine = (bytes(mallory.key.peer_id),)
+            assert seen["swarm/7"] == mine
+            assert dict(seen) == {f"swarm/{number}": mine for number in range(1000)}
+            assert seen == alice.view().peers
+
+    run(main)

@@ -1,6 +1,6 @@
 """The one shape of every protocol and overlay: inputs and the time go in, effects come out."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 import msgspec
@@ -8,6 +8,23 @@ import msgspec
 from rumormill.core.effects import Effects
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.inputs import Input
+
+
+class Shown(Mapping[Topic, tuple[PeerId, ...]]):
+    """Peers by topic as a view shows them, each topic's as it is when it is asked for: strangers
+    may have named hundreds of thousands of topics, of which whoever looks wants a few."""
+
+    def __init__(self, table: Mapping[Topic, Mapping[PeerId, None]]) -> None:
+        self._table = table
+
+    def __getitem__(self, topic: Topic) -> tuple[PeerId, ...]:
+        return tuple(self._table[topic])
+
+    def __iter__(self) -> Iterator[Topic]:
+        return iter(self._table)
+
+    def __len__(self) -> int:
+        return len(self._table)
 
 
 class View(msgspec.Struct, frozen=True):

@@ -131,6 +131,7 @@ class Connection(asyncio.BufferedProtocol, asyncio.Protocol):
             expected_peer=expected_peer,
             network=owner.network,
             nonce=secrets.token_bytes(NONCE_BYTES),
+            on_crumbs=self.session.note_crumbs,
         )
 
     # asyncio's side.
@@ -433,8 +434,7 @@ class Connection(asyncio.BufferedProtocol, asyncio.Protocol):
     @property
     def unsent(self) -> int:
         """Bytes that wait here for the kernel to take them, or for the peer's windows."""
-        transport = self._transport
-        buffered = 0 if transport is None else transport.get_write_buffer_size()
+        buffered = 0 if self._transport is None else self._transport.get_write_buffer_size()
         return self.session.queued_bytes + buffered
 
     @property

@@ -97,11 +97,12 @@ _SCHEMA: Final = Schema(
 
 
 class IdentifyReader:
-    """Collects the messages of one identify or push stream."""
+    """Collects the messages of one identify or push stream, into one as they come."""
 
     def __init__(self) -> None:
         self._frames = FrameReader(MAX_MESSAGE_BYTES)
-        self._messages: list[Identify] = []
+        self._merged: Identify | None = None
+        self._count = 0
 
     def receive(self, data: bytes) -> None:
         """Take bytes from the stream."""
@@ -109,26 +110,28 @@ class IdentifyReader:
         messages = frames.feed(data)
         while messages:
             for message in messages:
-                if len(self._messages) == MAX_MESSAGES:
+                if self._count == MAX_MESSAGES:
                     raise DecodeError("too-many-messages", f"over {MAX_MESSAGES} identify messages")
-                self._messages.append(Identify.decode(message))
+                self._count += 1
+                self._merge(Identify.decode(message))
             messages = frames.feed(b"") if frames.unread else []
         if frames.error is not None:
             raise frames.error
 
+    def _merge(self, message: Identify) -> None:
+        merged = self._merged
+        if merged is not None:
+            addresses = merged.listen_addresses + message.listen_addresses
+            protocols = merged.protocols + message.protocols
+            if len(addresses) > MAX_ADDRESSES or len(protocols) > MAX_PROTOCOLS:
+                raise DecodeError("oversized", "too many addresses or protocols in all messages")
+            message = merged.updated(
+                msgspec.structs.replace(message, listen_addresses=addresses, protocols=protocols)
+            )
+        self._merged = message
+
     def finish(self) -> Identify:
         """Return the whole answer; call it when the peer has closed its side of the stream."""
-        if self._frames.unfinished or not self._messages:
+        if self._frames.unfinished or self._merged is None:
             raise DecodeError("truncated", "the stream ended inside an identify message")
-        merged, *others = self._messages
-        for message in others:
-            merged = merged.updated(
-                msgspec.structs.replace(
-                    message,
-                    listen_addresses=merged.listen_addresses + message.listen_addresses,
-                    protocols=merged.protocols + message.protocols,
-                )
-            )
-        if len(merged.listen_addresses) > MAX_ADDRESSES or len(merged.protocols) > MAX_PROTOCOLS:
-            raise DecodeError("oversized", "too many addresses or protocols in all messages")
-        return merged
+        return self._merged

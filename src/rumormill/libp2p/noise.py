@@ -27,6 +27,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from rumormill.core.errors import DecodeError, LimitError, PeerError
+from rumormill.libp2p.yamux_types import CRUMB_BYTES
 from rumormill.wire.fields import Nested, Octets, Text
 from rumormill.wire.keys import MAX_ENCODED_KEY_BYTES, PeerId, PrivateKey, PublicKey
 from rumormill.wire.schema import Schema
@@ -48,6 +49,7 @@ _KEY_BYTES = 32
 _MAX_NONCE = 2**64 - 1  # reserved by Noise: reaching it ends the session
 _FRAMES_AT_A_TIME = 64
 """Our choice: less than a millisecond's work, and more than a peer of ours sends in one write."""
+_CRUMB = CRUMB_BYTES + TAG_BYTES
 _MAX_MUXERS = 16
 
 
@@ -99,7 +101,7 @@ class RemoteIdentity(msgspec.Struct, frozen=True):
 class NoiseSession:
     """The encrypted connection behind a handshake: two ciphers and their counters."""
 
-    __slots__ = ("_decrypt", "_encrypt", "_pending", "_receive_nonce", "_send_nonce")
+    __slots__ = ("_decrypt", "_encrypt", "_pending", "_receive_nonce", "_send_nonce", "on_crumbs")
 
     def __init__(self, send_key: bytes, receive_key: bytes) -> None:
         self._encrypt = ChaCha20Poly1305(send_key).encrypt
@@ -107,6 +109,8 @@ class NoiseSession:
         self._send_nonce = 0
         self._receive_nonce = 0
         self._pending = bytearray()
+        self.on_crumbs: Callable[[int], None] = lambda _: None
+        """Hears how many frames came that hold less than a frame of yamux has."""
 
     def encrypt(self, plaintext: bytes) -> bytes:
         """Encrypt into as few frames as possible; nothing gives nothing."""
@@ -151,6 +155,7 @@ class NoiseSession:
         if nonce + end // TAG_BYTES >= _MAX_NONCE:
             raise PeerError("nonces-spent", "the peer has encrypted more than it may")
         plaintexts: list[bytes] = []
+        crumbs = 0
         try:
             while end - position >= 2 and len(plaintexts) < _FRAMES_AT_A_TIME:
                 start = position + 2
@@ -160,10 +165,13 @@ class NoiseSession:
                 plaintexts.append(self._decrypt(_pack_nonce(nonce), buffer[start:stop], None))
                 nonce += 1
                 position = stop
+                crumbs += stop - start < _CRUMB
         except InvalidTag:
             self._decrypt = _refuse
             raise PeerError("bad-frame", "a frame that was not encrypted with our key") from None
         self._receive_nonce = nonce
+        if crumbs:
+            self.on_crumbs(crumbs)
         if buffer is pending:
             del pending[:position]
         elif position < end:

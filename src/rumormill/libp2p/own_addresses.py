@@ -4,15 +4,18 @@ What the configuration announces is all that is said, if it announces anything: 
 node behind a proxy or a NAT knows. Else it is where the node listens; one that listens everywhere
 names the addresses that the machine has, and those under which peers see it. The rule: one peer is
 not believed. An address that we do not know ourselves is told when peers of several origins have
-named it, since each of them could send everybody's dials elsewhere.
+named it, since each of them could send everybody's dials elsewhere. And one has one word, the
+latest, so that nobody has those of others forgotten.
 """
 
 import contextlib
 import socket
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from ipaddress import ip_address, ip_network
 from typing import Final
 
+from rumormill.core.bounded import remember
 from rumormill.core.errors import DecodeError
 from rumormill.libp2p.address_book import WILDCARDS
 from rumormill.libp2p.admission import Origin
@@ -23,6 +26,9 @@ _WITNESSES: Final = 2
 """Regions (an IPv4 /16, an IPv6 /32) whose peers must agree. Our choice: few, because a node that
 has two honest peers should be told where it is."""
 _MAX_OBSERVED: Final = 16
+_MAX_WORDS: Final = 64
+"""Groups (an IPv4 /24, an IPv6 /48) whose word counts, the latest. Our choice: more than anybody
+has at hand who wants those of others forgotten."""
 _MAX_TOLD: Final = 8
 _MAX_RELAYED: Final = 4
 
@@ -36,8 +42,8 @@ class OwnAddresses:
         """Those of the sockets; grows as the node begins to listen."""
         self._own: dict[str, None] = {}
         """Hosts at which our connections end: the machine may have several."""
-        self._observed: dict[str, dict[str, None]] = {}
-        """Hosts under which peers see us, and where those are."""
+        self._words: dict[str, tuple[str, str]] = {}
+        """By the groups of peers, their regions and the hosts under which they see us."""
         self.mapped: list[Multiaddr] = []
         """Ports of our router that lead here, as it says."""
         self.proven: list[Multiaddr] = []
@@ -56,13 +62,8 @@ class OwnAddresses:
             endpoint = None if said is None else Multiaddr.decode(said).endpoint
             if endpoint is None or not _is_elsewhere(endpoint.host):
                 return
-            host = endpoint.host
-            witnesses = self._observed.pop(host, {})
-            if len(self._observed) >= _MAX_OBSERVED:  # what was said longest ago
-                del self._observed[next(iter(self._observed))]
-            if len(witnesses) < _WITNESSES:
-                witnesses[_region(observer)] = None
-            self._observed[host] = witnesses
+            word = _region(observer), endpoint.host
+            remember(self._words, observer.group, word, _MAX_WORDS)
 
     def all(self) -> list[Multiaddr]:
         """The addresses, best first; few, since others try one after another."""
@@ -72,7 +73,8 @@ class OwnAddresses:
         """Those at which no relay stands."""
         if self._announced:
             return list(self._announced[:_MAX_TOLD])
-        believed = [host for host, said in self._observed.items() if len(said) >= _WITNESSES]
+        words = Counter(host for _, host in dict.fromkeys(self._words.values()))
+        believed = [host for host, regions in words.items() if regions >= _WITNESSES]
         found = [*self.proven, *self.mapped, *expanded(self._listening, [*self._own, *believed])]
         return list(dict.fromkeys(found))[:_MAX_TOLD]
 
@@ -82,11 +84,11 @@ class OwnAddresses:
 
     def supposed(self) -> list[Multiaddr]:
         """Where we may be, as single peers say: worth a try, and told to nobody before."""
-        return [] if self._announced else expanded(self._listening, self._observed)
+        return [] if self._announced else expanded(self._listening, self.observed())
 
     def observed(self) -> list[str]:
         """The hosts under which peers see us."""
-        return list(self._observed)
+        return list(dict.fromkeys(host for _, host in self._words.values()))
 
 
 def expanded(addresses: Iterable[Multiaddr], known: Iterable[str] = ()) -> list[Multiaddr]:

@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
 
@@ -58,7 +59,8 @@ _TALK: Final = 10.0
 _ATTEMPT: Final = 4.0
 """Seconds for its dials: a SYN that was lost is repeated after 1 and 3."""
 _AGAIN: Final = 0.02
-"""Seconds after which a dial that was refused is repeated, with another socket."""
+"""Seconds after which a dial that was refused is repeated, with another socket; they double, since
+it is the peer that says who is dialled."""
 _MAX_PUNCHES: Final = 16
 
 DIRECT: Final = "direct"
@@ -88,6 +90,8 @@ class Punching:
         self.symmetric: bool | None = None
         """Whether our router takes another port for everybody; None while nobody knows."""
         self._open: dict[PeerId, None] = {}
+        self._followed: WeakKeyDictionary[Connection, int] = WeakKeyDictionary()
+        """How often the peer of a connection has led us into a punch."""
         swarm.services[DCUTR] = answering(MAX_MESSAGE_BYTES, swarm.spawn, self._on_dcutr)
         swarm.on_relayed = self._on_relayed
 
@@ -181,11 +185,13 @@ class Punching:
 
     async def _on_dcutr(self, connection: Connection, dialogue: Dialogue) -> None:
         peer = connection.remote_peer
-        if not connection.relay or not connection.outbound or peer in self._open:
+        led = self._followed.get(connection, 0)
+        reached_by_us = connection.relay and connection.outbound
+        if not reached_by_us or peer in self._open or led >= _ATTEMPTS:
             self._swarm.refuse(peer, "dcutr-unexpected")
             dialogue.give_up()
             return
-        self._open[peer] = None
+        self._open[peer], self._followed[connection] = None, led + 1
         try:
             async with self._seen_from_outside(connection) as own:
                 async with asyncio.timeout(_TALK):
@@ -304,6 +310,7 @@ class Punching:
             await asyncio.gather(*dials, return_exceptions=True)
 
     async def _dial(self, at: Endpoint, make: Callable[[], Connection]) -> None:
+        pause = _AGAIN
         while True:
             bound = self._swarm.listening.bound(six=":" in at.host)
             if bound is None:
@@ -314,7 +321,8 @@ class Punching:
                 await connection.ready_or_failed
                 return
             except (OSError, LocalError):
-                await asyncio.sleep(_AGAIN)
+                await asyncio.sleep(pause)
+                pause *= 2
             except asyncio.CancelledError:
                 if not connection.ready:
                     connection.abort("the punch is over")

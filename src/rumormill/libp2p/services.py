@@ -122,6 +122,7 @@ class AnswerPing(StreamHandler):
     def on_data(self, stream: Stream, data: bytes) -> None:
         """Echo; a peer that does not read its answers is cut off."""
         answer = self.echo(data)
+        stream.connection.session.note_crumbs(len(answer) // _PING_BYTES)
         if answer and stream.send(answer) < len(answer):
             raise PeerError("unread-pongs", "the peer pings and does not read the answers")
 

@@ -49,16 +49,19 @@ class Upgrade:
         expected_peer: PeerId | None = None,
         network: PrivateNetwork | None = None,
         nonce: bytes = b"",
+        on_crumbs: Callable[[int], None] = lambda _: None,
     ) -> None:
         """Prove that we own `key`; a dialler refuses any peer but the expected one.
 
-        In a private network, `nonce` is what no other connection has.
+        In a private network, `nonce` is what no other connection has. `on_crumbs` hears of tiny
+        frames in the session (`NoiseSession.on_crumbs`).
         """
         self.session: NoiseSession | PrivateNoise | None = None
         self._noise: NoiseSession | None = None
         self._private = None if network is None else network.session(nonce, outbound=outbound)
         self.remote: RemoteIdentity | None = None
         self.done = False
+        self._on_crumbs = on_crumbs
         self._role = Initiator if outbound else Listener
         self._handshake = NoiseHandshake(
             key,
@@ -109,6 +112,7 @@ class Upgrade:
         self.remote = handshake.remote
         if self._private is not None:
             self.session = PrivateNoise(self._private, session)
+        session.on_crumbs = self._on_crumbs
         if handshake.muxer == YAMUX:
             self.done = True
             return session.decrypt(rest)

@@ -28,6 +28,7 @@ from typing import Final
 
 from rumormill.core.errors import LimitError, LocalError, PeerError
 from rumormill.libp2p.yamux_types import (
+    CRUMB_BYTES,
     HEADER_BYTES,
     INITIAL_WINDOW_BYTES,
     RESET_BY_PEER,
@@ -40,6 +41,7 @@ from rumormill.libp2p.yamux_types import (
     StreamOpened,
     StreamReset,
     StreamState,
+    Worth,
     YamuxConfig,
 )
 
@@ -59,11 +61,12 @@ _pack_header = _header.pack
 _unpack_header = _header.unpack_from
 
 
-class YamuxSession:
+class YamuxSession(Worth):
     """One side of a yamux connection."""
 
     def __init__(self, *, client: bool, config: YamuxConfig | None = None) -> None:
         """Start a session; the side that dialled is the client."""
+        super().__init__()
         self.config = config or YamuxConfig()
         self.config.validate()
         self._max_stream_queue = self.config.max_stream_queue
@@ -72,8 +75,6 @@ class YamuxSession:
         self._max_unconsumed = self.config.max_session_unconsumed
         self.drops: Counter[str] = Counter()
         """How many frames or streams were dropped or refused, by reason."""
-        self.useless = 0
-        """How many frames brought nothing: pings, empty frames, streams opened to be reset."""
         self._own_parity = 1 if client else 0
         self._next_id = 1 if client else 2
         self._streams: dict[int, StreamState] = {}
@@ -346,6 +347,8 @@ class YamuxSession:
             raise PeerError("window-exceeded", f"{length} bytes with a credit of {stream.credit}")
         if stream.remote_ended and length:
             raise PeerError("data-after-fin", "data on a stream that the peer has ended")
+        if length < CRUMB_BYTES:
+            self.note_crumbs()
         stream.credit -= length
         stream.unconsumed += length
         self._unconsumed += length
@@ -401,6 +404,7 @@ class YamuxSession:
             self.useless += 1
 
     def _on_window_update(self, stream: StreamState, size: int) -> None:
+        self.note_crumbs(size < CRUMB_BYTES)
         window = stream.window + size
         if window > _MAX_WINDOW_BYTES:
             raise PeerError("window-overflow", "a window of more than 4 GiB")
@@ -445,15 +449,14 @@ class YamuxSession:
         # The events of one call name streams by number, so a number means one stream in them.
         if stream_id in self._streams or stream_id in self._ended_now:
             raise PeerError("duplicate-stream", f"stream {stream_id} is open already")
-        config = self.config
         if self._gone_away:
             refusal = "going-away"
-        elif self._inbound >= config.max_inbound_streams:
+        elif self._inbound >= self.config.max_inbound_streams:
             refusal = "too-many-streams"
-        elif self._inbound_backlog >= config.max_ack_backlog:
+        elif self._inbound_backlog >= self.config.max_ack_backlog:
             refusal = "ack-backlog"
         else:
-            if len(self._control) > config.max_control_bytes:
+            if len(self._control) > self.config.max_control_bytes:
                 raise PeerError("unread-answers", "the peer opens streams and does not read")
             stream = self._streams[stream_id] = StreamState(stream_id, INITIAL_WINDOW_BYTES)
             self._inbound += 1
@@ -491,10 +494,7 @@ class YamuxSession:
         self._queued -= len(stream.outgoing)
         self._unconsumed -= stream.unconsumed
         own = stream_id & 1 == self._own_parity
-        if not own:
-            self._inbound -= 1
+        self._inbound -= not own
         if not stream.acknowledged:
-            if own:
-                self._outbound_backlog -= 1
-            else:
-                self._inbound_backlog -= 1
+            self._outbound_backlog -= own
+            self._inbound_backlog -= not own

@@ -68,6 +68,29 @@ class GoneAway(msgspec.Struct, frozen=True, gc=False):
 Event = StreamOpened | DataReceived | StreamEnded | StreamReset | PingAnswered | GoneAway
 
 
+CRUMB_BYTES: Final = 12
+"""What is shorter is a crumb: no frame of ours can be, with its header."""
+_CRUMBS: Final = 16
+"""Crumbs that count as one frame that brings nothing. Our choice: some implementations send a
+length by itself, or open the window again for each message; nobody thousands a second."""
+
+
+class Worth:
+    """What a peer's frames were worth, for those who judge it."""
+
+    def __init__(self) -> None:
+        self.useless = 0
+        """How many frames brought nothing: pings, empty frames, streams opened to be reset."""
+        self._crumbs = 0
+
+    def note_crumbs(self, count: int = 1) -> None:
+        """So many pieces came that bring next to nothing, and cost as much as others."""
+        self._crumbs += count
+        if self._crumbs >= _CRUMBS:
+            self.useless += self._crumbs // _CRUMBS
+            self._crumbs %= _CRUMBS
+
+
 class StreamState:
     """One stream's state: what each side may still send, and who has finished."""
 

@@ -40,17 +40,15 @@ from rumormill.sync.messages import SYNC_QUERIES, SyncMessage
 from rumormill.trace.entries import Recorder
 from rumormill.wire.frames import frame
 
-_MOST_AT_ONCE = 10
-_REJECTED = 5.0
-_DUPLICATES = 50
+_MOST_AT_ONCE, _REJECTED, _DUPLICATES = 10, 5.0, 50
 _CHATTER, _CHATTER_BYTES, _LONG_CHATTER = 0.01, 640, 100
 """What is held against a peer (`libp2p.admission`), beside a point for a refusal: how much at most
 for all that one message was refused, how much for an event that is not valid, and how many events
 that others had brought before make one point: nobody's fault, unless they are thousands a second,
 or the peer had brought them itself. A message that brings no event costs a part of one, and as much
-each subscription, and so many bytes that are neither an event nor make one: whatever it says,
-nobody has five thousand of them to say each second, nor three megabytes. The trace does not keep
-what is so long for the next message.
+each subscription, what is refused to honest peers too (`ProtocolSpec.tolerated`), and so many bytes
+that are neither an event nor make one: nobody has five thousand of them to say each second, nor
+three megabytes. The trace does not keep what is so long for the next message.
 """
 NO_QUESTIONS = "the protocol has no questions"
 
@@ -383,13 +381,17 @@ class Driver:
 
     def _refuse(self, effect: trace.Refuse) -> None:
         self._record((self._moment, self.id, effect))
-        if effect.peer in self.channels:
-            self._swarm.blame(effect.peer, effect.reason, min(effect.count, _MOST_AT_ONCE))
+        self._hold_against(effect.peer, effect.reason, effect.count, 1.0)
 
     def _reject(self, effect: trace.RejectMessage) -> None:
         self._record((self._moment, self.id, effect))
-        if effect.received_from in self.channels and effect.reason not in self._tolerated:
-            self._swarm.blame(effect.received_from, effect.reason, _REJECTED)
+        self._hold_against(effect.received_from, effect.reason, 1, _REJECTED)
+
+    def _hold_against(self, peer: PeerId, reason: str, count: int, points: float) -> None:
+        if peer in self.channels and reason in self._tolerated:
+            self._swarm.charge(peer, reason, count * _CHATTER)
+        elif peer in self.channels:
+            self._swarm.blame(peer, reason, min(count * points, _MOST_AT_ONCE))
 
     def _note_duplicate(self, effect: trace.DuplicateMessage) -> None:
         self._record((self._moment, self.id, effect))
@@ -402,12 +404,10 @@ class Driver:
                 self._swarm.blame(channel.peer, "duplicates")
 
     def _send(self, effect: effects.Send) -> None:
-        message = effect.message
-        self.send((effect.peer,), message, frame(self._encode(message)), self._moment)
+        self.send((effect.peer,), effect.message, frame(self._encode(effect.message)), self._moment)
 
     def _send_all(self, effect: effects.SendAll) -> None:
-        message = effect.message
-        self.send(effect.peers, message, frame(self._encode(message)), self._moment)
+        self.send(effect.peers, effect.message, frame(self._encode(effect.message)), self._moment)
 
     def _mail(self, effect: effects.Mail) -> None:
         peer, message = effect.peer, effect.message
@@ -435,8 +435,8 @@ class Driver:
 
     def _has_queued(self) -> bool:
         """Whether anything waits for a peer, or was so large that the peer may not take it."""
-        large = (channel.sent_large for channel in self.channels.values())
-        return self.queued_bytes > 0 or len(self.pending_sends) > 0 or any(large)
+        large = any(channel.sent_large for channel in self.channels.values())
+        return large or self.queued_bytes > 0 or len(self.pending_sends) > 0
 
     def drop(self, peer: PeerId, meta: trace.RpcMeta, reason: str) -> None:
         """A message is not sent: trace it, and tell who has a receipt for it."""

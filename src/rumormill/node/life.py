@@ -350,9 +350,9 @@ class NodeLife:
             self._journal.keep_note(followed_note(topic, False))
 
     def _known_topics(self) -> list[TopicName]:
-        """The topics that this node has heard of: in its log, and from its peers."""
+        """The topics that this node has heard of, in its log and from peers; some stand twice."""
         view = self._driver.machine.view()
-        return [*dict.fromkeys([*self._log.writer().topics, *view.subscriptions, *view.peers])]
+        return [*self._log.writer().topics, *view.subscriptions, *view.peers]
 
     def _check_running(self) -> None:
         if not self._running:

@@ -18,7 +18,12 @@ from rumormill.core.patterns import Pattern
 from rumormill.node.subscription import Subscription
 
 _LOOK_SECONDS: Final = 0.25
-"""Our choice: soon enough for people; where 10,000 topics are known, some milliseconds of work."""
+_LOOK_LONGER: Final = 1e-5
+"""Our choice: soon enough for people; where 10,000 topics are known, some milliseconds of work.
+Peers may name half a million: the more there are, the longer nobody looks, by so much for each."""
+_LOOKED_AT: Final = 8192
+"""Topics that are looked at before others have their turn of the loop; our choice: a millisecond or
+two."""
 _AT_ONCE: Final = 16
 """Topics that are entered before others have their turn of the loop; our choice: a few
 milliseconds, and a peer may announce a thousand at once."""
@@ -49,6 +54,7 @@ class Patterns:
         self._last: dict[Topic, None] = {}
         """What was known when somebody last looked."""
         self._watching: asyncio.Task[None] | None = None
+        self._looking = asyncio.Lock()
 
     def __iter__(self) -> Iterator[Subscription]:
         return iter([*self._wishes])
@@ -61,13 +67,14 @@ class Patterns:
     ) -> None:
         """Enter the topics of a pattern, now and when others become known."""
         wish = _Wish(Pattern(subscription.topic), enter)
-        new, others = self._look(), [*self._wishes.items()]
-        known = [*self._last]
-        self._wishes[subscription] = wish
-        if self._watching is None:
-            self._watching = asyncio.ensure_future(self._watch())
-        await self._enter([(subscription, wish)], known, since_offset)
-        await self._enter(others, new, 0)
+        async with self._looking:
+            new, others = await self._look(), [*self._wishes.items()]
+            known = [*self._last]
+            self._wishes[subscription] = wish
+            if self._watching is None:
+                self._watching = asyncio.ensure_future(self._watch())
+            await self._enter([(subscription, wish)], known, since_offset)
+            await self._enter(others, new, 0)
 
     def remove(self, subscription: Subscription) -> None:
         """Enter nothing more for a subscription."""
@@ -78,20 +85,26 @@ class Patterns:
 
     async def _watch(self) -> None:
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
-            new = self._look()
-            # Whatever our own log has of it came after the subscription, and is given.
-            await self._enter([*self._wishes.items()], new, 0)
+            await asyncio.sleep(_LOOK_SECONDS + _LOOK_LONGER * len(self._last))
+            async with self._looking:
+                new = await self._look()
+                # Whatever our own log has of it came after the subscription, and is given.
+                await self._enter([*self._wishes.items()], new, 0)
 
-    def _look(self) -> list[Topic]:
+    async def _look(self) -> list[Topic]:
         """What has become known."""
-        known, before = dict.fromkeys(self._known()), self._last
-        self._last = known
         failure = self._failure()
         if failure is not None:
             for subscription in self._wishes:
                 subscription.fail(failure)
-        return [topic for topic in known if topic not in before]
+        names, known, new = self._known(), dict[Topic, None](), list[Topic]()
+        for start in range(0, len(names), _LOOKED_AT):
+            some = dict.fromkeys(names[start : start + _LOOKED_AT])
+            new += [topic for topic in some if topic not in self._last and topic not in known]
+            known |= some
+            await asyncio.sleep(0)
+        self._last = known
+        return new
 
     async def _enter(
         self, wishes: list[tuple[Subscription, _Wish]], topics: list[Topic], start: int | None

@@ -192,7 +192,8 @@ class ProtocolSpec(msgspec.Struct, frozen=True):
     """Whether it takes events that were missing and fetched (`Recovered`), so that sync can get
     what it has not brought."""
     tolerated: frozenset[str] = frozenset()
-    """Why an event may be refused without blame for the peer that brought it."""
+    """Why something may be refused without blame for the peer that sent it: who does as it should
+    may have sent it, for a reason of ours or because of what others told it."""
     finds_peers: bool = False
     """Whether it has an overlay of its own that finds peers; else membership finds them."""
     proves_authors: Callable[[Any], bool] = lambda _: False

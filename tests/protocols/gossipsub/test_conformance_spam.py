@@ -306,6 +306,19 @@ def test_gossipsub_handle_idontwant_spam() -> None:
     assert attack.refusals() == [reasons.IDONTWANT_TOO_MANY_IDS]
 
 
+def test_long_ids_that_a_peer_does_not_want_are_remembered_in_few() -> None:
+    """Its IDONTWANTs of a heartbeat, each within all limits, come to a mebibyte of ids at most."""
+    attack = Attack()
+    for number in range(1000):
+        start = number.to_bytes(2)
+        ids = tuple(start + bytes([place]) + bytes(1100) for place in range(10))
+        attack.send(Rpc(control=Control(idontwant=ids)))
+    attack.rig.run(0.01)
+    unwanted = attack.rig.router(attack.victim).gossip.unwanted[attack.rig.id(attack.attacker)]
+    assert 0 < sum(map(len, unwanted)) < 1 << 20
+    assert set(attack.refusals()) == {reasons.IDONTWANT_TOO_MANY_MESSAGES}
+
+
 @pytest.mark.parametrize("ending", ["time", "disconnect"])
 def test_gossipsub_idontwant_unwanted_cleanup(ending: str) -> None:
     """What a peer does not want is forgotten after three heartbeats, and when it is gone.
@@ -327,3 +340,22 @@ def test_gossipsub_idontwant_unwanted_cleanup(ending: str) -> None:
     else:
         attack.rig.disconnect(attack.attacker, attack.victim)
     assert gossip.unwanted == {}
+
+
+def test_a_subscription_that_is_said_again_is_not_worked_out_again() -> None:
+    """An RPC of a few bytes, as often as anybody likes: what is known of the peer's thousand topics
+    is neither added up nor made anew for it."""
+    attack = Attack()
+    topics = tuple(SubOpts(True, f"t{number}") for number in range(1000))
+    attack.send(Rpc(subscriptions=topics))
+    attack.rig.run(0.01)
+    state = attack.rig.router(attack.victim).peers[attack.rig.id(attack.attacker)]
+    before = state.topics
+    assert len(before) >= 1000
+    attack.send(Rpc(subscriptions=(topics[7], SubOpts(False, "none of them"))))
+    attack.rig.run(0.01)
+    assert state.topics is before
+    attack.send(Rpc(subscriptions=(topics[7], SubOpts(False, "t7"), topics[7])))
+    attack.rig.run(0.01)
+    assert sorted(state.topics) == sorted(before)
+    assert state.topics[-1] == "t7", "off and on again, in this order"

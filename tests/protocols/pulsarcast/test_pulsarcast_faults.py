@@ -40,7 +40,14 @@ from rumormill.protocols.pulsarcast.commands import ShowTopic
 from rumormill.protocols.pulsarcast.context import OURS
 from rumormill.protocols.pulsarcast.format import cid as cids
 from rumormill.protocols.pulsarcast.format import dates, rpc
-from rumormill.protocols.pulsarcast.format.additions import Block, Events, Fetch, JoinReply, Terms
+from rumormill.protocols.pulsarcast.format.additions import (
+    Block,
+    Events,
+    Fetch,
+    Have,
+    JoinReply,
+    Terms,
+)
 from rumormill.protocols.pulsarcast.format.descriptors import EventDescriptor, EventLinking
 from rumormill.protocols.pulsarcast.format.rpc import (
     Operation,
@@ -53,6 +60,7 @@ from rumormill.protocols.pulsarcast.format.rpc import (
     redirect,
 )
 from rumormill.protocols.pulsarcast.format.signing import SignedEvent, sign_event
+from rumormill.protocols.pulsarcast.history import exchange
 from rumormill.protocols.pulsarcast.tree.trees import gap
 from rumormill.sim.identity import SimulatedIdentity
 from rumormill.sim.network import peer_id
@@ -360,6 +368,18 @@ def test_an_event_from_the_future_is_refused_and_pins_nothing() -> None:
     assert [each.event.parents for each in effects if isinstance(each, Append)] == [(now.cid,)]
 
 
+def test_a_date_that_is_early_by_a_clocks_difference_is_nobodys_fault() -> None:
+    """11: it was not too early where the neighbour is, who took it in and passed it on."""
+    lone = Lone(0, max_clock_skew=60.0)
+    topic = lone.create(**ANYONE).cid
+    lone.meet(peer_id(1))
+    for ahead, blamed in ((60.05, []), (119.0, []), (121.0, [reasons.FUTURE_DATE])):
+        early = event_by(2, topic, b"early", dates.iso_at(lone.now + ahead))
+        effects = lone.receive(peer_id(1), publication(early))
+        assert refusals(effects) == [reasons.FUTURE_DATE]
+        assert penalties(effects) == blamed
+
+
 def test_what_is_remembered_of_events_is_bounded_and_no_event_comes_twice() -> None:
     """11: the oldest ids are forgotten, and events so old are refused instead of delivered anew."""
     lone = Lone(0, timeline_limit=50)
@@ -475,3 +495,31 @@ def join_below(lone: Lone, topic: bytes, parent: bytes) -> bytes:
     lone.receive(parent, accepted(topic, None))
     assert branch.parent == parent
     return parent
+
+
+def test_questions_cost_us_no_more_than_their_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """11: three kilobytes that ask for everything, sixty-four times, do not have a whole history
+    looked through as often; and whoever asks all the time is refused."""
+    lone, looked_at = Lone(0), 0
+    topic = lone.create(**ANYONE).cid
+    lone.meet(peer_id(1))
+    for number in range(1500):
+        created = dates.iso_at(lone.now - 600.0 + number / 10)
+        lone.receive(peer_id(1), publication(event_by(1, topic, b"%d" % number, created)))
+
+    def counted(cid: bytes) -> bytes:
+        nonlocal looked_at
+        looked_at += 1
+        return cids.tail(cid)
+
+    monkeypatch.setattr(exchange, "tail", counted)
+    have = Have(topic, 0, int(lone.now * 1000))
+    effects = lone.receive(peer_id(1), addition(*[have] * 64))
+    assert refusals(effects) == [reasons.ASKED_TOO_OFTEN] * 60
+    assert looked_at < 1500
+    nothing = addition(Have(topic, 0, 0))
+    refused = [refusals(lone.receive(peer_id(1), nothing)) for _ in range(1100)]
+    assert refused.count([reasons.ASKED_TOO_OFTEN]) > 50
+    assert lone.receive(peer_id(1), addition(Fetch(topic, (cids.of(b"x"),))))
+    lone.now += 1.0
+    assert not refusals(lone.receive(peer_id(1), nothing))

@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 from radius_rig import Bag, interest_of, peer_id
 
 from rumormill.core.errors import ConfigError, LimitError, LocalError
-from rumormill.core.inputs import Publish, Received, Recovered, Subscribe, Validated, Verdict
+from rumormill.core.inputs import (
+    PeerConnected,
+    PeerDisconnected,
+    Publish,
+    Received,
+    Recovered,
+    Subscribe,
+    TimerFired,
+    Validated,
+    Verdict,
+)
 from rumormill.protocols.radius import reasons
 from rumormill.protocols.radius.config import RadiusConfig
 from rumormill.protocols.radius.junk import junk_frame
@@ -22,7 +32,9 @@ from rumormill.protocols.radius.messages import (
     Spread,
     sign,
 )
+from rumormill.protocols.radius.router import RADIUS
 from rumormill.protocols.radius.spec import SPEC
+from rumormill.protocols.radius.subscriptions import Greet
 from rumormill.sim.identity import SimulatedIdentity
 
 VICTIM, ATTACKER, OWNER = 0, 1, 7
@@ -110,6 +122,31 @@ class TestInterests:
         receive(made, Frame((Spread(interest(made, withdrawn=True), 2),)))
         assert receive(made, Frame((Spread(first, 2),))) == [reasons.SUPERSEDED]
         assert not made.knows(VICTIM, OWNER)
+
+    def test_a_word_that_is_said_again_and_again_is_noted_once(self) -> None:
+        """While it waits to be passed on, who knows it already is remembered, and not how often."""
+        made = bag(gather=0.1)
+        word = Spread(interest(made), 2)
+        for _ in range(100):
+            assert receive(made, Frame((word,) * 256)) == []
+        (known_to,) = made.machines[VICTIM].subscriptions._waiting.values()
+        assert known_to == (peer_id(ATTACKER),)
+
+    def test_who_comes_and_goes_is_not_told_everything_each_time(self) -> None:
+        """A neighbour is, that was not; and when that was too often, a while later."""
+        made = bag()
+        words = [Spread(interest(made, topic=f"t{number}"), 2) for number in range(1000)]
+        for start in range(0, 1000, 250):
+            receive(made, Frame(tuple(words[start : start + 250])))
+        made.sent.clear()
+        for _ in range(150):
+            made.feed(VICTIM, PeerDisconnected(peer_id(ATTACKER)))
+            made.feed(VICTIM, PeerConnected(peer_id(ATTACKER), RADIUS))
+        assert sum(len(frame.interests) for *_, frame in made.sent) == 100_000
+        made.sent.clear()
+        made.now += 2.0
+        made.feed(VICTIM, TimerFired(Greet(peer_id(ATTACKER))))
+        assert sum(len(frame.interests) for *_, frame in made.sent) == 1000
 
     def test_a_false_copy_with_more_hops_spreads_the_true_word(self) -> None:
         """Hops are not signed, so they may grow; what is passed on is what was verified."""

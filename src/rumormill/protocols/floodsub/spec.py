@@ -5,7 +5,7 @@ from rumormill.protocols.pubsub.codec import encode_rpc
 from rumormill.protocols.pubsub.config import PubSubConfig, SignPolicy
 from rumormill.protocols.pubsub.junk import junk_rpc
 from rumormill.protocols.pubsub.naming import rpc_decoder
-from rumormill.protocols.pubsub.reasons import TOLERATED
+from rumormill.protocols.pubsub.reasons import BLAMELESS
 from rumormill.protocols.pubsub.router import FUNCTIONS
 from rumormill.protocols.pubsub.split import parts_of
 from rumormill.protocols.registry import ProtocolSpec
@@ -24,5 +24,5 @@ SPEC = ProtocolSpec(
     max_topic=lambda config: config.max_topic_length,
     proves_authors=lambda config: config.sign_policy is SignPolicy.STRICT_SIGN,
     recovers=True,
-    tolerated=TOLERATED,
+    tolerated=BLAMELESS,
 )

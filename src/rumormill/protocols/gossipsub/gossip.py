@@ -9,6 +9,7 @@ send it.
 """
 
 from collections.abc import Container, Sequence
+from typing import Final
 
 from rumormill.core import trace
 from rumormill.core.bounded import take_out
@@ -23,6 +24,10 @@ from rumormill.protocols.gossipsub.trunk import Trunk
 from rumormill.protocols.pubsub.messages import IHave, Message
 from rumormill.protocols.pubsub.seen_cache import SeenCache
 from rumormill.protocols.registry import Hooks
+
+_USUAL_BYTES: Final = 512
+"""Of the ids of one IDONTWANT together: our choice, ten as most implementations have them. All that
+a peer may have us remember of such ids comes to a megabyte or two then, and not to thirty."""
 
 
 class Promises:
@@ -364,8 +369,9 @@ class Gossip:
         if heard >= config.max_idontwant_messages:
             effects.append(trace.Refuse(peer, reasons.IDONTWANT_TOO_MANY_MESSAGES))
             return
-        self._idontwants_heard[peer] = heard + 1
         heeded = message_ids[: config.max_idontwant_length]
+        # Each is remembered for some heartbeats, so long ones count for several.
+        self._idontwants_heard[peer] = heard + 1 + sum(map(len, heeded)) // _USUAL_BYTES
         if len(heeded) < len(message_ids):
             refused = len(message_ids) - len(heeded)
             effects.append(trace.Refuse(peer, reasons.IDONTWANT_TOO_MANY_IDS, count=refused))

@@ -5,6 +5,7 @@ And what a rejected message (`protocols.pubsub.reasons`) means to those who keep
 
 from typing import Final
 
+from rumormill.protocols.pubsub import reasons as common
 from rumormill.protocols.pubsub.reasons import (
     INVALID_SIGNATURE,
     MISSING_SIGNATURE,
@@ -56,6 +57,9 @@ OBVIOUSLY_INVALID: Final = frozenset(
     }
 )
 """Refused on sight: the sender is charged, and the id proves nothing, so it is not recorded."""
+
+BLAMELESS: Final = common.BLAMELESS | {THROTTLED, GRAFT_MESH_FULL}
+"""What peers are refused that do as they should: here because of how many others there are."""
 
 UNSIGNED: Final = frozenset({MISSING_SIGNATURE, INVALID_SIGNATURE})
 """Anybody can make such a message up: it fulfils no promise."""

@@ -6,12 +6,12 @@ from rumormill.core.randomness import Randomness
 from rumormill.protocols.gossipsub.config import PRESETS, GossipSubConfig
 from rumormill.protocols.gossipsub.gater import GatedGossipSub
 from rumormill.protocols.gossipsub.peers import PROTOCOLS
+from rumormill.protocols.gossipsub.reasons import BLAMELESS
 from rumormill.protocols.gossipsub.router import GossipSub
 from rumormill.protocols.pubsub.codec import encode_rpc
 from rumormill.protocols.pubsub.config import SignPolicy
 from rumormill.protocols.pubsub.junk import junk_rpc
 from rumormill.protocols.pubsub.naming import rpc_decoder
-from rumormill.protocols.pubsub.reasons import TOLERATED
 from rumormill.protocols.pubsub.router import FUNCTIONS
 from rumormill.protocols.pubsub.split import parts_of
 from rumormill.protocols.registry import Hooks, ProtocolSpec
@@ -38,5 +38,5 @@ SPEC = ProtocolSpec(
     max_topic=lambda config: config.max_topic_length,
     proves_authors=lambda config: config.sign_policy is SignPolicy.STRICT_SIGN,
     recovers=True,
-    tolerated=TOLERATED,
+    tolerated=BLAMELESS,
 )

@@ -16,9 +16,10 @@ VALIDATION_IGNORED = "validation ignored"
 UNUSUAL_SEQNO = "unusual sequence number"
 UNUSUAL_SIGNATURE = "unusual signature"
 
-TOLERATED: Final = frozenset({UNUSUAL_SEQNO, UNUSUAL_SIGNATURE, VALIDATION_IGNORED})
-"""What we do not take and others do, other implementations or a validator that drops without
-blame: whoever passes it on has done no wrong."""
+TOLERATED: Final = frozenset({UNUSUAL_SEQNO, UNUSUAL_SIGNATURE})
+"""What we do not take and other implementations do: whoever passes it on is not to blame."""
+BLAMELESS: Final = TOLERATED | {VALIDATION_IGNORED, VALIDATION_THROTTLED}
+"""And what the application wants held against nobody, or we were too busy to look at."""
 
 WRONG_ID = "wrong id"
 EMPTY_RPC = "empty rpc"

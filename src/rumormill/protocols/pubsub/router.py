@@ -11,7 +11,7 @@ Routing is the subclass's: FloodSub and GossipSub differ in `_route` and in what
 the hooks. Handlers of inputs are `_on_...`; they take the time and append effects.
 """
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from typing import Final
 
 import msgspec
@@ -33,7 +33,7 @@ from rumormill.core.event import Event
 from rumormill.core.identity import Identity
 from rumormill.core.ids import MessageId, PeerId, Topic, check_topic
 from rumormill.core.inputs import Received, Verdict
-from rumormill.core.machine import View
+from rumormill.core.machine import Shown, View
 from rumormill.core.randomness import Randomness
 from rumormill.protocols.pubsub import reasons
 from rumormill.protocols.pubsub.codec import proof_of
@@ -124,8 +124,8 @@ class PubSubRouter:
 
     def view(self) -> View:
         """Show subscriptions and who shares them (see `core.machine`)."""
-        peers = {topic: tuple(subscribers) for topic, subscribers in self.topics.items()}
-        return View(tuple(self.subscriptions), peers, evicted={"seen ids": self._seen.evicted})
+        evicted = {"seen ids": self._seen.evicted}
+        return View(tuple(self.subscriptions), Shown(self.topics), evicted=evicted)
 
     def handle(self, event: inputs.Input, now: float, effects: Effects) -> None:
         """Take one input (see `core.machine`)."""
@@ -142,7 +142,7 @@ class PubSubRouter:
             effects.append(trace.Refuse(peer, reasons.NOT_CONNECTED))
             return
         rpc: Rpc = event.message  # type: ignore[assignment]
-        if rpc.subscriptions:
+        if rpc.subscriptions and self._has_news(peer, rpc.subscriptions):
             self._on_subscriptions(peer, state, rpc.subscriptions, now, effects)
         standing = state.standing
         if standing is not None:
@@ -333,18 +333,18 @@ class PubSubRouter:
 
     # What peers send.
 
+    def _has_news(self, peer: PeerId, subs: tuple[SubOpts, ...]) -> bool:
+        """Whether not all is said again, which costs its peer next to nothing, and so must us."""
+        topics = self.topics
+        return any(sub.subscribe != (peer in topics.get(sub.topic, ())) for sub in subs)
+
     def _on_subscriptions(
-        self,
-        peer: PeerId,
-        state: PeerState,
-        subscriptions: tuple[SubOpts, ...],
-        now: float,
-        effects: Effects,
+        self, peer: PeerId, state: PeerState, subs: Iterable[SubOpts], now: float, effects: Effects
     ) -> None:
         known, limit = dict.fromkeys(state.topics), self._settings.max_subscriptions_per_peer
         interests, admits = self._subscription_filter, self._peer_filter
         filtered, refused, too_often, size = 0, 0, 0, sum(map(len, known))
-        for sub in subscriptions:
+        for sub in subs:
             topic = sub.topic
             if sub.subscribe == (topic in known):
                 continue

@@ -13,9 +13,10 @@ the formats that stand beside them; the DHT is Kademlia.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from rumormill.core import inputs, trace
+from rumormill.core.bounded import remember
 from rumormill.core.effects import Effects, Outcome
 from rumormill.core.errors import LocalError
 from rumormill.core.identity import Identity
@@ -23,6 +24,7 @@ from rumormill.core.ids import PeerId
 from rumormill.core.inputs import Received
 from rumormill.core.machine import View
 from rumormill.core.randomness import Randomness
+from rumormill.core.rate_limit import RateLimit
 from rumormill.overlay.kademlia.kademlia import Kademlia
 from rumormill.overlay.kademlia.keeping import LOAD as RECORDS_LOAD
 from rumormill.overlay.kademlia.operations import LookupKind, LookupResult
@@ -55,6 +57,14 @@ from rumormill.protocols.pulsarcast.tree.topic_commands import Arrival, Subscrip
 from rumormill.protocols.pulsarcast.tree.trees import Trees
 from rumormill.protocols.registry import NO_HOOKS, Hooks
 
+_QUESTIONS: Final = 4
+"""Questions of one RPC that are answered: our choice, we put one."""
+_ANSWERS: Final = 128.0
+_ANSWERS_AT_ONCE: Final = 1024.0
+"""Questions for events that a peer has answered, per second and at once. Our choice: an answer has
+up to as many events, more than anybody verifies meanwhile."""
+_MOST_ASKERS: Final = 1024
+
 
 class PulsarcastPeer:
     """One Pulsarcast peer (see `core.machine`)."""
@@ -71,6 +81,8 @@ class PulsarcastPeer:
         self.id = shared.id
         self._operations = shared.operations
         self._started = False
+        self._askers: dict[PeerId, RateLimit] = {}
+        """What those who lately asked for events may still ask."""
         self.dht = Kademlia(
             shared.id,
             randomness,
@@ -270,8 +282,20 @@ class PulsarcastPeer:
             return
         for part in message.messages:
             self._on_message(peer, part, terms, now, effects)
+        questions = 0
         for each in message.additions:
+            if isinstance(each, additions.Fetch | additions.Have):
+                questions += 1
+                if questions > _QUESTIONS or not self._answers_to(peer, now):
+                    effects.append(trace.Refuse(peer, reasons.ASKED_TOO_OFTEN))
+                    continue
             self._on_addition(peer, each, terms, now, effects)
+
+    def _answers_to(self, peer: PeerId, now: float) -> bool:
+        """Whether a peer has not asked too much for events lately."""
+        limit = self._askers.get(peer) or RateLimit(_ANSWERS, _ANSWERS_AT_ONCE)
+        remember(self._askers, peer, limit, _MOST_ASKERS)
+        return limit.take(now)
 
     def _on_message(
         self,

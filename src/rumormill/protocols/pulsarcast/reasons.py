@@ -6,7 +6,8 @@ Each text is a label under which the trace counts; docs/pulsarcast.md explains t
 from typing import Final
 
 # What an event is refused for; each of these is its sender's fault, because every honest peer
-# checks the same before it passes an event on.
+# checks the same before it passes an event on. But clocks differ: what was not too early for one is
+# for another, so a date is nobody's fault unless it is far off.
 FUTURE_DATE: Final = "future-date"
 NO_PUBLISHER: Final = "no-publisher"
 NOT_ALLOWED: Final = "publisher-not-allowed"
@@ -29,6 +30,7 @@ NOT_READ: Final = "topic-being-read"
 NOT_FARTHER: Final = "joiner-not-farther"
 BAD_REDIRECT: Final = "redirect-not-closer"
 NOT_ASKED_FOR: Final = "not-asked-for"
+ASKED_TOO_OFTEN: Final = "asked-too-often"
 NO_SUCH_TOPIC: Final = "no-such-topic"
 BRANCHES_FULL: Final = "too-many-topics"
 WAITING_FULL: Final = "too-many-waiting"
@@ -38,6 +40,11 @@ BANNED: Final = "banned"
 UNEXPECTED: Final = "unexpected-operation"
 MISPLACED: Final = "misplaced-payload"
 NOT_ITS_AUTHOR: Final = "version-not-its-authors"
+
+BLAMELESS: Final = frozenset(
+    {FUTURE_DATE, VALIDATION_IGNORED, VALIDATION_THROTTLED, TOO_OLD, OVERTAKEN, NOT_READ}
+)
+"""What peers are refused that do as they should."""
 
 # Why a subscription came to nothing.
 UNSUBSCRIBED: Final = "unsubscribed"

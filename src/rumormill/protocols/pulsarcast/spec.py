@@ -29,7 +29,7 @@ from rumormill.protocols.pulsarcast.format.descriptors import (
 )
 from rumormill.protocols.pulsarcast.format.junk import junk_rpc
 from rumormill.protocols.pulsarcast.format.readable import readable_view
-from rumormill.protocols.pulsarcast.format.rpc import Rpc, decode_rpc
+from rumormill.protocols.pulsarcast.format.rpc import Rpc, decode_rpc, parts_of
 from rumormill.protocols.pulsarcast.history.graph import in_order
 from rumormill.protocols.pulsarcast.peer import PulsarcastPeer
 from rumormill.protocols.pulsarcast.tree.sub_topics import announced, version_of
@@ -80,8 +80,8 @@ SPEC = ProtocolSpec(
     decoder=lambda config, _: partial(decode_rpc, limits=config.limits),
     max_message=lambda config: config.limits.rpc_bytes,
     junk=junk_rpc,
+    parts=parts_of,
     proves_authors=lambda config: config.require_signatures,
-    tolerated=frozenset({reasons.VALIDATION_IGNORED, reasons.TOO_OLD, reasons.OVERTAKEN}),
     queries=QuerySpec(
         protocol_ids=(KAD_PROTOCOL,),
         encode=encode_kad,
@@ -111,4 +111,5 @@ SPEC = ProtocolSpec(
     asks_again=True,
     reads_log=True,
     finds_peers=True,
+    tolerated=reasons.BLAMELESS,
 )

@@ -25,3 +25,13 @@ VALIDATION_THROTTLED: Final = "validation throttled"
 
 CONGESTION: Final = ("queue full", "too many messages wait for peers out of reach")
 """Why a runtime drops a message that says nothing of its receiver's life."""
+
+BLAMELESS: Final = frozenset(
+    {
+        EXPIRED, TOO_FAR_AHEAD, SUPERSEDED, SELF_ORIGIN, TOO_MANY_NEW, TOO_MANY_OWNERS,
+        TOPIC_FULL, OWNER_FULL, TABLE_FULL, SENDER_FULL, VALIDATION_IGNORED, VALIDATION_THROTTLED,
+    }
+)  # fmt: skip
+"""What neighbours are refused that do as they should. They pass on what came to them in time, was
+news to them and fitted their tables; whoever wrote it has chosen date and number so that it is too
+late for us, or tells us something else."""

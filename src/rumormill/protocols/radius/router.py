@@ -262,7 +262,7 @@ class Radius:
     def _on_up(self, peer: PeerId, now: float, effects: Effects) -> None:
         self.neighbours[peer] = now
         if self._config.greet:
-            self.subscriptions.greet(peer, effects)
+            self.subscriptions.greet(peer, now, effects)
 
     def _on_down(self, peer: PeerId, now: float, effects: Effects) -> None:
         self.neighbours.pop(peer, None)
@@ -474,7 +474,7 @@ class Radius:
             self.seen.turn(now)
         elif isinstance(timer, Greet):
             if timer.peer in self.neighbours:
-                self.subscriptions.greet(timer.peer, effects)
+                self.subscriptions.greet(timer.peer, now, effects)
         elif self.overlay.on_timer(timer, now, effects):
             self.subscriptions.widen(self.sub_hops, now, effects)
 

@@ -6,7 +6,13 @@ from collections.abc import Callable
 from rumormill.protocols.radius import reasons
 from rumormill.protocols.radius.config import PRESETS, RadiusConfig
 from rumormill.protocols.radius.junk import junk_frame
-from rumormill.protocols.radius.messages import Frame, FrameLimits, decode_frame, encode_frame
+from rumormill.protocols.radius.messages import (
+    Frame,
+    FrameLimits,
+    decode_frame,
+    encode_frame,
+    parts_of,
+)
 from rumormill.protocols.radius.router import RADIUS, Radius
 from rumormill.protocols.registry import Hooks, ProtocolSpec
 
@@ -25,9 +31,10 @@ SPEC = ProtocolSpec(
     decoder=_decoder,
     max_message=lambda config: config.max_message,
     junk=junk_frame,
+    parts=parts_of,
     max_topic=lambda config: config.max_topic_length,
     proves_authors=lambda _: True,
     recovers=True,
-    tolerated=frozenset({reasons.VALIDATION_IGNORED}),
     finds_peers=True,
+    tolerated=reasons.BLAMELESS,
 )

@@ -19,6 +19,7 @@ from rumormill.core.effects import Effects, Send, SendAll, SetTimer
 from rumormill.core.identity import Identity
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.randomness import Randomness
+from rumormill.core.rate_limit import RateLimit
 from rumormill.protocols.radius import reasons
 from rumormill.protocols.radius.config import RadiusConfig
 from rumormill.protocols.radius.interest_table import FAR, Entry, InterestTable
@@ -40,6 +41,10 @@ RENEW: Final = "renew"
 
 GREET_RETRY: Final = 1.0
 """Seconds until interests that could not be sent to a neighbour are sent again. Our choice."""
+
+_GREETED: Final = (20_000.0, 100_000.0)
+"""Interests that new neighbours are told, a second and at once. Our choice: twenty neighbours in a
+network of 5,000 subscriptions; who comes and goes all the time waits for the others."""
 
 _HOPS_IN_TIME: Final = 16
 """A renewal that each hop keeps as long as it may is everywhere in time after so many hops. Our
@@ -92,6 +97,7 @@ class Subscriptions:
         self._waiting: dict[Entry, tuple[PeerId, ...]] = {}
         """What is to be passed on, each with the neighbours that know it already."""
         self._flushes_at = inf
+        self._greetings = RateLimit(*_GREETED)
 
     def start(self, hops: int, now: float, effects: Effects) -> None:
         """Begin, or go on with what was known before: timers are gone then."""
@@ -184,7 +190,9 @@ class Subscriptions:
                 if hops > entry.hops and entry.hops < enough:
                     self.interests.bring_closer(entry, hops, distance)
                     self._pass_on(entry, (peer,), now, effects)
-                elif entry in waiting and hops + 1 >= min(entry.hops - 1, enough):
+                elif peer not in waiting.get(entry, (peer,)) and hops + 1 >= min(
+                    entry.hops - 1, enough
+                ):
                     waiting[entry] += (peer,)
                 continue
             reason = self._refusal(peer, interest, entry, now)
@@ -278,13 +286,17 @@ class Subscriptions:
             peers = self._randomness.sample(peers, fanout)
         return tuple(peers)
 
-    def greet(self, peer: PeerId, effects: Effects) -> None:
-        """Tell a new neighbour everything that may travel on to it."""
+    def greet(self, peer: PeerId, now: float, effects: Effects) -> None:
+        """Tell a new neighbour everything that may travel on to it, when so much may be told."""
+        if wait := self._greetings.wait(now, 1):
+            effects.append(SetTimer(Greet(peer), now + max(wait, GREET_RETRY)))
+            return
         spreads = [
             _onward(entry)
             for entry in (*self.own.values(), *self._ended.values(), *self.interests.all())
             if entry.hops > 0
         ]
+        self._greetings.owe(len(spreads))
         effects.extend(Send(peer, frame) for frame in self._frames(spreads))
 
     def _frames(self, spreads: list[Spread]) -> list[Frame]:

@@ -49,3 +49,9 @@ VALIDATION_THROTTLED: Final = "validation throttled"
 
 CONGESTION: Final = ("queue full", "too many messages wait for peers out of reach")
 """Why a runtime drops a message that says nothing of its receiver's life."""
+
+BLAMELESS: Final = frozenset(
+    {HISTORY_UNREAD, NO_LONGER_KEPT, REFUSED_BEFORE, VALIDATION_IGNORED, VALIDATION_THROTTLED}
+)
+"""What neighbours are refused that do as they should: they cannot know what our log and our
+application have made of a publication, and offer it, or ask for it, again and again."""

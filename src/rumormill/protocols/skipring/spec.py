@@ -8,6 +8,7 @@ import msgspec
 from rumormill.core.ids import PeerId
 from rumormill.core.messages import WireMessage
 from rumormill.protocols.registry import Hooks, InspectionSpec, ProtocolSpec, Servers
+from rumormill.protocols.skipring import reasons
 from rumormill.protocols.skipring.config import MAX_MESSAGE, SkipRingConfig
 from rumormill.protocols.skipring.inspection import (
     RingInspection,
@@ -53,4 +54,5 @@ SPEC = ProtocolSpec(
         {"empty": None, "legitimate": begin_legitimate, "arbitrary": begin_arbitrary},
     ),
     finds_peers=True,
+    tolerated=reasons.BLAMELESS,
 )

@@ -14,6 +14,7 @@ for unknown operations too. Of the payloads of a message the last one counts, as
 Values are immutable once sent; what is computed from them (bytes, trace metadata) is kept in them.
 """
 
+from collections.abc import Sequence
 from enum import IntEnum
 from functools import lru_cache, partial
 from typing import Final, TypeAlias
@@ -41,6 +42,10 @@ from rumormill.protocols.pulsarcast.format.signing import SignedEvent
 from rumormill.wire.fields import UNBOUNDED, Field, LeftOut, Number, Octets, OneOf
 from rumormill.wire.protobuf import field_size
 from rumormill.wire.schema import Layout, Schema
+
+_PART: Final = 64
+"""Old events that a runtime has judged at a time, as of pub/sub's messages; each may have two
+signatures."""
 
 
 class Operation(IntEnum):
@@ -371,6 +376,21 @@ def decode_rpc(data: bytes, limits: RpcLimits = DEFAULT_LIMITS) -> Rpc:
     if not refused and all(each.event is None or each.event.encoded for each in sound):
         rpc.encoded = data  # what is passed on whole is passed on as it came
     return rpc
+
+
+def parts_of(rpc: Rpc) -> Sequence[Rpc]:
+    """An RPC that brings many old events as several with fewer, which mean the same one after the
+    other."""
+    many = [each for each in rpc.additions if type(each) is Events and len(each.events) > _PART]
+    if not many:
+        return (rpc,)
+    rest = tuple([each for each in rpc.additions if each not in many])
+    parts = [Rpc(rpc.messages, rest, rpc.refused)] if rpc.messages or rest or rpc.refused else []
+    for each in many:
+        *earlier, last = range(0, len(each.events), _PART)
+        parts += [addition(Events(each.topic, each.events[at : at + _PART])) for at in earlier]
+        parts.append(addition(msgspec.structs.replace(each, events=each.events[last:])))
+    return parts
 
 
 def _new_topic_fault(message: RpcMessage, fault: str | None) -> str | None:

@@ -1,6 +1,8 @@
 """Which events of a topic are known, by their dates: the memory behind dedup and reconciliation."""
 
 from bisect import bisect_left, insort
+from collections.abc import Iterator
+from itertools import chain
 from typing import Final
 
 from rumormill.protocols.pulsarcast.format.cid import tail
@@ -105,10 +107,11 @@ class Timeline:
 
     def between(self, start: int, end: int) -> list[bytes]:
         """The ids of that range, by bucket, and within a bucket in the order of arrival."""
-        found: list[bytes] = []
-        for number in self._numbers(start, end):
-            found += self._buckets[number]
-        return found
+        return [*self.walk(start, end)]
+
+    def walk(self, start: int, end: int) -> Iterator[bytes]:
+        """The same, one after the other; the timeline must not change meanwhile."""
+        return chain.from_iterable(map(self._buckets.__getitem__, self._numbers(start, end)))
 
     def before(self, cid: bytes, most: int) -> list[bytes]:
         """The ids of the bucket of a known event and of those before it, the nearest first."""

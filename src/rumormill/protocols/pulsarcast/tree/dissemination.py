@@ -138,8 +138,9 @@ class Dissemination:
         fault = self.fault(feed, signed, now)
         if fault is not None:
             effects.append(trace.RejectMessage(signed.cid, peer, fault, feed.text))
-            if peer != self._context.id:
-                self._context.penalties.penalise(peer, fault, GRAVE, now, effects)
+            points = self.weight(fault, signed, now)
+            if peer != self._context.id and points:
+                self._context.penalties.penalise(peer, fault, points, now, effects)
             return
         if date_of(signed.event.created) < feed.timeline.start:
             effects.append(trace.RejectMessage(signed.cid, peer, reasons.TOO_OLD, feed.text))
@@ -167,10 +168,19 @@ class Dissemination:
         fault = self.fault_of_content(signed, now)
         return reasons.NOT_SIGNED if fault == UNSIGNED else fault
 
+    def weight(self, fault: str, signed: SignedEvent, now: float) -> float:
+        """What a fault costs who sent the event: one whose clock is as wrong as clocks may be has
+        passed on what is too early for us alone."""
+        far = self._is_ahead(signed, now, 2 * self._context.config.max_clock_skew)
+        return GRAVE if far or fault != reasons.FUTURE_DATE else 0.0
+
+    def _is_ahead(self, signed: SignedEvent, now: float, seconds: float) -> bool:
+        return date_of(signed.event.created) > (now + seconds) * 1000
+
     def fault_of_content(self, signed: SignedEvent, now: float) -> str | None:
         """What is wrong with an event, or a request for one, whatever the topic's rules."""
         config = self._context.config
-        if date_of(signed.event.created) > (now + config.max_clock_skew) * 1000:
+        if self._is_ahead(signed, now, config.max_clock_skew):
             return reasons.FUTURE_DATE
         if len(signed.event.payload) > config.limits.payload_bytes:
             return reasons.TOO_LARGE

@@ -20,7 +20,6 @@ from rumormill.core.effects import CancelTimer, Effects, SetTimer
 from rumormill.core.ids import PeerId
 from rumormill.protocols.pulsarcast import reasons
 from rumormill.protocols.pulsarcast.context import (
-    GRAVE,
     Context,
     EventStored,
     RequestAnswered,
@@ -180,7 +179,8 @@ class Requests:
             self._answer(peer, _granted(signed, granted), effects)
         elif (fault := self._fault(peer, feed, signed, now)) is not None:
             if fault not in _BLAMELESS:
-                self._context.refuse(peer, fault, feed.topic, GRAVE, now, effects)
+                points = self._events.weight(fault, signed, now)
+                self._context.refuse(peer, fault, feed.topic, points, now, effects)
             self._answer(peer, _refusal(signed, fault), effects)
         elif feed.descriptor.may_publish(self._context.id):
             parent = signed.event.parent
