@@ -561,6 +561,42 @@ def test_what_is_fetched_later_is_asked_too(protocol: str, tmp_path: Path) -> No
     run(story)
 
 
+@pytest.mark.parametrize("protocol", ["floodsub", "gossipsub", "radius"])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_one_version_refused_is_asked_for_by_a_later_one(
+    protocol: str, restarted: bool, tmp_path: Path
+) -> None:
+    """Dora's first policy does not name Rita; that she refused Rita's event counts as having it, as
+    long as she has no other policy, be it in this life or the next."""
+
+    async def story() -> None:
+        async with trio(protocol) as made:
+            alice, rita, bob, topic = made.alice, made.rita, made.bob, made.topic
+            first = signed(tmp_path / "1", topic, alice.id, bob.id)
+            later = signed(tmp_path / "2", topic, alice.id, bob.id, rita.id, version=2)
+            home, options = tmp_path / "dora", OPTIONS[protocol]
+            async with Node(home, protocol=protocol, policies=[first], **options) as dora:
+                await dora.connect(alice.tickets[0])
+                events = await dora.subscribe(topic, history="all")
+                assert await take(events, 2) == [b"hello"] * 2
+                await until(lambda: refused(NOT_A_PUBLISHER, dora) == 1, "the third is refused")
+                await until(lambda: not dora._journal.reader._disregarded, "it is known")
+                if not restarted:
+                    dora.access.add_policy(later)
+                    assert await take(events, 1) == [b"hello"]
+            if restarted:
+                async with Node(home, protocol=protocol, policies=[later], **options) as dora:
+                    await dora.connect(alice.tickets[0])
+                    events = await dora.subscribe(topic, since_offset=2)
+                    assert await take(events, 1) == [b"hello"]
+                    assert refused(NOT_A_PUBLISHER, dora) == 0
+            async with Node(home, protocol=protocol, policies=[later], **options) as dora:
+                said = await dora.history(topic)
+                assert [each.data for each in said] == [b"hello"] * 3
+
+    run(story)
+
+
 @every_protocol
 def test_who_keeps_what_was_said_before_the_policy_is_not_to_blame(
     protocol: str, tmp_path: Path
