@@ -352,6 +352,19 @@ def test_files_are_read_again_all_or_none(key: Path, tmp_path: Path) -> None:
     run(story)
 
 
+def test_a_key_is_rotated_where_a_link_leads(key: Path, tmp_path: Path) -> None:
+    """Who uses the file by its own name has the new key too."""
+    link = tmp_path / "elsewhere" / "linked.key"
+    link.parent.mkdir()
+    link.symlink_to(key)
+    before = load_topic_keys(key).ids
+    rotated = rotate_topic_key(link).ids
+    assert rotated[1:] == before
+    assert load_topic_keys(key).ids == load_topic_keys(link).ids == rotated
+    assert link.is_symlink()
+    assert [*link.parent.iterdir()] == [link]
+
+
 def test_many_that_cannot_be_read_do_not_stop_a_reader(key: Path) -> None:
     """A subscription that catches up from the log, and a history with a limit, pass over them."""
 
