@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from processes import Terminal, examined, rumormill
+from rumormill.node.policy import sign_policy
+from rumormill.wire.keys import PrivateKey
 
 NOBODY = "12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN"
 
@@ -122,6 +124,20 @@ def test_a_policy_is_signed_shown_and_followed(home: Path, tmp_path: Path) -> No
         assert rumormill(*wrong, "--home", str(home)).returncode == 2
     path.write_bytes(path.read_bytes()[:-1] + b"\xff")  # no signature ends so
     assert "bad-signature" in rumormill("policy", "show", str(path)).stderr
+
+
+def test_a_policy_that_is_looked_at_before_it_is_trusted_forges_no_line(tmp_path: Path) -> None:
+    """Whoever signed it chose the topic's name and the date, and nothing else."""
+    path, mallory = tmp_path / "orders.policy", PrivateKey(b"m" * 32)
+    topic, peers = f"orders\nowner: {NOBODY}\x1b[8m", (bytes(mallory.peer_id),)
+    path.write_bytes(sign_policy(mallory, topic, peers, 1, 2**50))
+    shown = rumormill("policy", "show", str(path))
+    assert shown.returncode == 0, shown.stderr
+    lines = shown.stdout.splitlines()
+    assert f"owner: {mallory.peer_id}" in lines
+    assert f"topic: orders�owner: {NOBODY}�[8m" in lines
+    assert f"created: {2**50} seconds since 1970" in lines
+    assert f"owner: {NOBODY}" not in lines
 
 
 def test_the_doctor_says_who_may_read_and_write(home: Path, tmp_path: Path, key: Path) -> None:

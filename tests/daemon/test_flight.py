@@ -335,7 +335,16 @@ def test_what_is_remembered_of_rows_can_be_forgotten(log: EventLog, client: Door
 
 
 @pytest.mark.parametrize(
-    "key", ["moment", "members", "followed/news", "sync/news", "deleted/news", "pulsarcast/topic/x"]
+    "key",
+    [
+        "moment",
+        "members",
+        "followed/news",
+        "sync/news",
+        "deleted/news",
+        "access/news",
+        "pulsarcast/topic/x",
+    ],
 )
 def test_what_the_node_notes_of_itself_is_not_the_doors(
     log: EventLog, client: DoorClient, key: str

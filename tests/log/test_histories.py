@@ -382,6 +382,23 @@ def test_refused_ids_are_bounded_and_the_oldest_go_first(log, monkeypatch):
     assert log.verify().ok
 
 
+def test_refused_ids_may_be_reconsidered(log):
+    """Those of one topic, however many; then they are as if nobody had ever known them."""
+    stored = [dated(3), dated(9_000)]
+    log.append(stored).result()
+    keys = [Key(1000 + 7 * number % 501, b"%d" % number) for number in range(1200)]
+    log.know("news", keys)
+    log.know("spam", keys[:3])
+    assert log.reconsider("news")
+    check_history(log, [key_of(each) for each in stored])
+    check_history(log, sorted(keys[:3]), "spam")
+    assert log.verify().ok
+    assert not log.reconsider("news")
+    assert not log.reconsider("nothing is known of it")
+    log.know("news", keys[:5])
+    check_history(log, sorted([*keys[:5], *map(key_of, stored)]))
+
+
 # Any history of a log
 
 
@@ -426,6 +443,11 @@ class Life(RuleBasedStateMachine):
             keys.append(Key(stamp, b"%d" % self.number))
         self.log.know("news", keys)
         self.refused.update(keys)
+
+    @rule()
+    def reconsider(self) -> None:
+        assert self.log.reconsider("news") == bool(self.refused)
+        self.refused.clear()
 
     @rule(data=st.data())
     def take_over(self, data: st.DataObject) -> None:

@@ -352,6 +352,19 @@ def test_files_are_read_again_all_or_none(key: Path, tmp_path: Path) -> None:
     run(story)
 
 
+def test_a_key_is_rotated_where_a_link_leads(key: Path, tmp_path: Path) -> None:
+    """Who uses the file by its own name has the new key too."""
+    link = tmp_path / "elsewhere" / "linked.key"
+    link.parent.mkdir()
+    link.symlink_to(key)
+    before = load_topic_keys(key).ids
+    rotated = rotate_topic_key(link).ids
+    assert rotated[1:] == before
+    assert load_topic_keys(key).ids == load_topic_keys(link).ids == rotated
+    assert link.is_symlink()
+    assert [*link.parent.iterdir()] == [link]
+
+
 def test_many_that_cannot_be_read_do_not_stop_a_reader(key: Path) -> None:
     """A subscription that catches up from the log, and a history with a limit, pass over them."""
 
@@ -557,6 +570,42 @@ def test_what_is_fetched_later_is_asked_too(protocol: str, tmp_path: Path) -> No
                     if policy == rule:
                         await until(lambda d=dora: refused(NOT_A_PUBLISHER, d) >= 2, "refused")
                         assert len(await dora.history(topic)) == expected
+
+    run(story)
+
+
+@pytest.mark.parametrize("protocol", ["floodsub", "gossipsub", "radius"])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_one_version_refused_is_asked_for_by_a_later_one(
+    protocol: str, restarted: bool, tmp_path: Path
+) -> None:
+    """Dora's first policy does not name Rita; that she refused Rita's event counts as having it, as
+    long as she has no other policy, be it in this life or the next."""
+
+    async def story() -> None:
+        async with trio(protocol) as made:
+            alice, rita, bob, topic = made.alice, made.rita, made.bob, made.topic
+            first = signed(tmp_path / "1", topic, alice.id, bob.id)
+            later = signed(tmp_path / "2", topic, alice.id, bob.id, rita.id, version=2)
+            home, options = tmp_path / "dora", OPTIONS[protocol]
+            async with Node(home, protocol=protocol, policies=[first], **options) as dora:
+                await dora.connect(alice.tickets[0])
+                events = await dora.subscribe(topic, history="all")
+                assert await take(events, 2) == [b"hello"] * 2
+                await until(lambda: refused(NOT_A_PUBLISHER, dora) == 1, "the third is refused")
+                await until(lambda: not dora._journal.reader._disregarded, "it is known")
+                if not restarted:
+                    dora.access.add_policy(later)
+                    assert await take(events, 1) == [b"hello"]
+            if restarted:
+                async with Node(home, protocol=protocol, policies=[later], **options) as dora:
+                    await dora.connect(alice.tickets[0])
+                    events = await dora.subscribe(topic, since_offset=2)
+                    assert await take(events, 1) == [b"hello"]
+                    assert refused(NOT_A_PUBLISHER, dora) == 0
+            async with Node(home, protocol=protocol, policies=[later], **options) as dora:
+                said = await dora.history(topic)
+                assert [each.data for each in said] == [b"hello"] * 3
 
     run(story)
 

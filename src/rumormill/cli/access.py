@@ -10,7 +10,7 @@ from typing import Any, Final
 from rumormill.cli.grammar import USAGE, CommandError
 from rumormill.cli.logs import begin
 from rumormill.cli.numbers import whole
-from rumormill.cli.printing import iso
+from rumormill.cli.printing import iso, plain
 from rumormill.cli.reloading import as_told
 from rumormill.cli.session import no_node, run_async, running_node
 from rumormill.cli.settings import Resolved
@@ -92,7 +92,7 @@ def run_policy(options: argparse.Namespace) -> int:
         print(json.dumps(shown))
     else:
         for name, value in shown.items():
-            print(f"{name}: {' '.join(value) if isinstance(value, list) else value}")
+            print(f"{name}: {plain(' '.join(value) if isinstance(value, list) else str(value))}")
     return 0
 
 
@@ -110,6 +110,14 @@ def _create(options: argparse.Namespace, path: Path) -> None:
     create_policy(path, sign_policy(key, options.topics, publishers, version, int(time.time())))
 
 
+def _date(seconds: int) -> str:
+    """When the owner says that it was; as a number where no calendar has that."""
+    try:
+        return iso(seconds)
+    except (OverflowError, ValueError):
+        return f"{seconds} seconds since 1970"
+
+
 def _shown(path: Path) -> dict[str, Any]:
     policy = load_policy(path)
     return {
@@ -117,6 +125,6 @@ def _shown(path: Path) -> dict[str, Any]:
         "topic": policy.topic,
         "publishers": [str(PeerId(who)) for who in policy.publishers],
         "version": policy.version,
-        "created": iso(policy.created),
+        "created": _date(policy.created),
         "owner": str(PeerId(policy.owner)),
     }

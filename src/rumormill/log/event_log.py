@@ -259,6 +259,11 @@ class EventLog:
             check_topic(topic, self.config)
         self._indexer.know(topic, keys)
 
+    def reconsider(self, topic: str) -> bool:
+        """Forget which events were not wanted (`know`); return whether there were any."""
+        self.writer()
+        return self._indexer.reconsider(topic)
+
     def verify(self) -> model.Report:
         """Verify every row and every record; takes as long as reading the whole file."""
         with self.snapshot() as db:

@@ -252,6 +252,13 @@ def put_refusals(db: sqlite3.Connection, topic_id: int, refusals: Sequence[Entry
     )
 
 
+def first_refusal(db: sqlite3.Connection, topic_id: int) -> int | None:
+    """The lowest number of a topic's refusals; None if it has none."""
+    query = "SELECT min(number) FROM refusals WHERE topic_id = ?"
+    found: int | None = db.execute(query, (topic_id,)).fetchone()[0]
+    return found
+
+
 def last_refusal(db: sqlite3.Connection, topic_id: int) -> int:
     """The highest number in use."""
     query = "SELECT max(number) FROM refusals WHERE topic_id = ?"

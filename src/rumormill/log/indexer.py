@@ -32,6 +32,7 @@ from rumormill.log.index_rows import (
     Entry,
     Record,
     drop_keys,
+    first_refusal,
     get_record,
     get_refusals,
     last_refusal,
@@ -97,6 +98,22 @@ class Indexer:
         for start in range(0, len(keys), _PIECE_EVENTS):
             body = partial(self._know, topic, keys[start : start + _PIECE_EVENTS])
             self._writer.run(partial(self.attempt, partial(self._transact, body))).result()
+
+    def reconsider(self, topic: str) -> bool:
+        """Forget which ids of a topic are known and not stored; return whether there were any."""
+        found, more = False, True
+
+        def body(_: Group) -> None:
+            nonlocal found, more
+            row = self._writer.topics.get(topic)
+            first = None if row is None else first_refusal(self._db, row.topic_id)
+            if more := row is not None and first is not None:
+                found = True
+                self._drop_refusals(row, first + _PIECE_EVENTS - 1)
+
+        while more:
+            self._writer.run(partial(self.attempt, partial(self._transact, body))).result()
+        return found
 
     def distrust(self, reason: CorruptLogError) -> None:
         """Somebody met damage while reading histories: make them anew, once."""
@@ -259,13 +276,15 @@ class Indexer:
         last = last_refusal(self._db, number)
         refusals = [Entry(key, -place) for place, key in enumerate(new, last + 1)]
         put_refusals(self._db, number, refusals)
-        tree = Tree(self._db, topic)
-        tree.add(put_keys(self._db, number, sorted(refusals)))
-        oldest = last + len(new) - MAX_REFUSALS
-        tree.remove(drop_keys(self._db, number, sorted(get_refusals(self._db, number, oldest))))
-        self._db.execute(
-            "DELETE FROM refusals WHERE topic_id = ? AND number <= ?", (number, oldest)
-        )
+        Tree(self._db, topic).add(put_keys(self._db, number, sorted(refusals)))
+        self._drop_refusals(topic, last + len(new) - MAX_REFUSALS)
+
+    def _drop_refusals(self, topic: TopicRow, upto: int) -> None:
+        """Ids up to a number are not known any more."""
+        number = topic.topic_id
+        refusals = sorted(get_refusals(self._db, number, upto))
+        Tree(self._db, topic).remove(drop_keys(self._db, number, refusals))
+        self._db.execute("DELETE FROM refusals WHERE topic_id = ? AND number <= ?", (number, upto))
 
     def _rebuild(self, reason: Exception) -> None:
         """Make keys and sums anew, and what is not whole of the records; the events come later."""

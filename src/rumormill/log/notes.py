@@ -29,7 +29,7 @@ MAX_KEY_BYTES: Final = 512
 LATEST: Final = "moment"
 """The note of how far a node's numbers have come, which nothing pushes out."""
 
-_OWN: Final = ("followed/", "sync/", "deleted/", "pulsarcast/")
+_OWN: Final = ("followed/", "sync/", "deleted/", "access/", "pulsarcast/")
 
 
 def is_own(key: str) -> bool:

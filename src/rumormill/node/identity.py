@@ -163,8 +163,9 @@ def create_topic_key(path: Path) -> topic_cipher.TopicKeys:
 
 
 def rotate_topic_key(path: Path) -> topic_cipher.TopicKeys:
-    """Put a new key in front of those of a key file, which stay for what was said before."""
-    keys_now = load_topic_keys(path)
+    """Put a new key in front of those of a key file, which stay for what was said before; where
+    there is a link, of the file that it leads to, which others use as well."""
+    keys_now, path = load_topic_keys(path), path.resolve()
     made = keys_now.rotated(secrets.token_bytes(topic_cipher.KEY_BYTES))
     try:
         _write_draft(path, made.encode()).replace(path)

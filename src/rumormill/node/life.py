@@ -23,7 +23,7 @@ from rumormill.core.event import Event
 from rumormill.core.history import Key, stamp_of
 from rumormill.core.ids import PeerId
 from rumormill.core.ids import Topic as TopicName
-from rumormill.core.inputs import Subscribe, Unsubscribe
+from rumormill.core.inputs import LogChanged, Subscribe, Unsubscribe
 from rumormill.core.machine import Machine
 from rumormill.daemon.doors import Doors
 from rumormill.libp2p.lan import Lan
@@ -252,6 +252,8 @@ class NodeLife:
         self._running = True
         _NODES.add(self)
         self._driver.start()
+        self.access.changed = self._follow_rules
+        self._follow_rules()
         for topic in followed:
             self._followed[topic] = 1
             self._driver.feed(Subscribe(topic))
@@ -281,6 +283,12 @@ class NodeLife:
         async with AsyncExitStack() as doors:
             for each in self._doors:
                 doors.push_async_callback(each.close)
+
+    def _follow_rules(self) -> None:
+        """What other keys or policies refused is asked for again."""
+        if self._running:
+            told = partial(self._driver.feed, LogChanged())
+            self._journal.reader.follow(self.access.rules(), told)
 
     def _take_part_no_more(self, *tasks: asyncio.Task[None]) -> None:
         """Nothing new is begun or taken."""

@@ -8,12 +8,12 @@ cannot give back is absent in the answer: the log says why itself.
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Final, TypeAlias
 
 from rumormill.core.effects import ById, Computation, Disregard, Load, Notes, Records
-from rumormill.core.event import Event
+from rumormill.core.event import Event, Note
 from rumormill.core.history import HistoryQuery
 from rumormill.core.ids import MessageId, Topic
 from rumormill.core.inputs import Loaded
@@ -22,13 +22,16 @@ from rumormill.log.errors import DamagedRangeError, OffsetAheadError, StoreError
 from rumormill.log.event_log import EventLog
 from rumormill.log.keeping import read_on
 from rumormill.log.model import TopicExtent
-from rumormill.log.notes import read_notes
+from rumormill.log.notes import note_keys, read_note, read_notes
 from rumormill.log.records import read_records
 from rumormill.log.threads import Worker
 
 _PIECE_EVENTS: Final = 256
 _PIECE_BYTES: Final = 1 << 20
 """Our choice: how much one read brings. A machine handles it in some milliseconds."""
+
+_RULES: Final = "access/"
+"""Under this and a topic's name, a note keeps by which rules its events were refused."""
 
 _MAX_LOADS: Final = 4096
 """Reads that wait; machines bound their own questions far below it."""
@@ -108,6 +111,25 @@ class LogReader:
         self._disregarded -= 1
         with contextlib.suppress(StoreError):
             self._log.know(effect.topic, (effect.key,))
+
+    def follow(self, rules: Mapping[Topic, bytes], changed: Callable[[], None]) -> None:
+        """Have the log follow rules, each told apart by what it is: of topics with another than
+        before, what was refused is not known any more. Tell if that is anything."""
+        if not self._closed:
+            self._thread.submit(lambda: self._follow(rules)).add_done_callback(
+                lambda done: done.result() and self._loop.call_soon_threadsafe(changed)
+            )
+
+    def _follow(self, rules: Mapping[Topic, bytes]) -> bool:
+        found = False
+        with contextlib.suppress(StoreError):
+            before = [key.removeprefix(_RULES) for key in note_keys(self._log, _RULES)]
+            for topic in dict.fromkeys([*before, *rules]):
+                key, rule = _RULES + topic, rules.get(topic, b"")
+                if (read_note(self._log, key) or b"") != rule:
+                    found |= self._log.reconsider(topic)
+                    self._log.append([], notes=[Note(key, rule)]).result()
+        return found
 
     def close(self) -> None:
         """Read nothing more: who is still answered may ask on, and hears nothing."""

@@ -10,6 +10,7 @@ An event under a key that this node does not have (yet) is kept and passed on al
 be read when the key comes, and a node needs no key to relay.
 """
 
+import hashlib
 import logging
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -47,6 +48,8 @@ class TopicAccess:
         """Name the files; they are read when the node starts, and by `reload`."""
         self.record: Callable[[trace.TracePayload], None] = lambda _: None
         """Traces a refusal."""
+        self.changed: Callable[[], None] = lambda: None
+        """Hears that there are other keys or policies."""
         self._key_files = dict(topic_keys or {})
         self._policy_files = dict.fromkeys(policies)
         self._keys: dict[Topic, TopicKeys] = {}
@@ -91,6 +94,15 @@ class TopicAccess:
                 policies[policy.topic] = policy
         self._key_files, self._policy_files = key_files, policy_files
         self._keys, self._policies = topic_keys, policies
+        self.changed()
+
+    def rules(self) -> dict[Topic, bytes]:
+        """What the rule of each topic is told apart by: its policy, and which keys it has."""
+        return {
+            topic: hashlib.blake2b(repr((policy, keys)).encode(), digest_size=16).digest()
+            for topic in {**self._keys, **self._policies}
+            for policy, keys in [(self._policies.get(topic), self._keys.get(topic))]
+        }
 
     def _check_proven(self) -> None:
         if not self._proven:
