@@ -5,7 +5,14 @@ import sqlite3
 import pytest
 
 from rumormill.core.event import Note, Position
-from rumormill.log import CorruptLogError, EventLog, EventRefusedError, FindingKind, repair
+from rumormill.log import (
+    CorruptLogError,
+    EventLog,
+    EventRefusedError,
+    FindingKind,
+    Retention,
+    repair,
+)
 from rumormill.log import notes as notes_module
 from rumormill.log.notes import drop_notes, note_keys, read_note
 from rumormill.log.positions import read_positions
@@ -77,6 +84,23 @@ def test_one_that_is_written_again_and_again_pushes_no_other_out(
     for number in range(1, 9):
         log.append([make_event(number)], notes=[Note("clock", b"%d" % number)]).result()
     assert note_keys(log, "") == ["topic", "clock"]
+
+
+def test_what_retention_notes_of_many_topics_pushes_no_other_out(
+    log: EventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There are as many topics as notes, or more; what it deleted does not come back either."""
+    monkeypatch.setattr(notes_module, "MAX_NOTES", 3)
+    topics = [f"t{number}" for number in range(8)]
+    for topic in topics:
+        fill(log, 10, topic)
+    log.append([], notes=[Note("a", b"1"), Note("b", b"1")]).result()
+    assert set(log.retain(dict.fromkeys(topics, Retention(max_events=1)), 0.0).values()) == {9}
+    assert note_keys(log, "")[:2] == ["a", "b"]
+    log.append([], notes=[Note(each, b"1") for each in "cd"]).result()
+    assert [each for each in note_keys(log, "") if len(each) == 1] == ["b", "c", "d"]
+    (again,) = log.append([make_event(7, topics[0])]).result()
+    assert again.gone
 
 
 def test_a_note_without_a_value_is_kept_no_longer(log: EventLog) -> None:

@@ -11,6 +11,7 @@ import pytest
 from live_nodes import run, until
 from rumormill.cli.shared_flags import PROTOCOLS
 from rumormill.core.event import Event, Note
+from rumormill.core.history import stamp_of
 from rumormill.log.event_log import EventLog
 from rumormill.log.model import Durability, Retention, StoreConfig
 from rumormill.node.clock import Clock
@@ -351,6 +352,33 @@ def test_peers_that_delete_do_not_take_what_follows_for_deleted(
     run(before)
     wall.ahead = 0.0
     run(story)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_an_author_dates_what_it_says_behind_all_that_it_has_said(
+    tmp_path: Path, wall: Wall, protocol: str
+) -> None:
+    """Its clock is set back a little between two lives, and in the middle of one: a peer that has
+    deleted events of an author takes what the author dates before them for deleted too."""
+    topics, said = ["news"], []
+
+    async def life(number: int) -> None:
+        supervises = protocol == "skipring"
+        async with Node(tmp_path, protocol=protocol, supervises=supervises, config=QUICK) as node:
+            if protocol == "pulsarcast" and not number:
+                topics[0] = (await node.create_topic("news")).name
+            for _ in range(3):
+                await node.publish(topics[0], b"%d" % len(said))
+                said.append(stamp_of((await node.history(topics[0]))[-1]))
+                clock, before = node._driver.clock, node._driver.clock.wall
+                wall.ahead -= 2.0
+                await until(lambda: clock.wall < before - 1, "the clock was looked at")  # noqa: B023
+
+    for number in range(3):
+        wall.ahead = -7.0 * number
+        run(lambda number=number: life(number))
+    assert len(said) == 9
+    assert all(one < other for one, other in pairwise(said))
 
 
 def test_numbers_of_one_moment_are_known_to_the_log() -> None:

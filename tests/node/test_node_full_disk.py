@@ -74,6 +74,31 @@ def test_a_subscription_that_finds_the_disk_full_fails_and_can_be_made_again(
     run(story)
 
 
+def test_a_topic_that_was_left_is_not_followed_again_where_that_cannot_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Since when it was wanted is in the log, and that it is wanted again is not."""
+
+    async def story() -> None:
+        async with Node(tmp_path) as node:
+            await node.subscribe("late")
+            await node.unsubscribe("late")
+            await node.publish(TOPIC, b"behind what was noted")
+
+            def full(*_: Any) -> None:
+                raise DiskFullError("no room left")
+
+            with monkeypatch.context() as patch:
+                patch.setattr(EventLog, "append_soon", full)
+                with pytest.raises(DiskFullError, match="no room left"):
+                    await node.subscribe("late")
+            await node.subscribe("late")
+        async with Node(tmp_path, resume=True) as node:
+            assert "late" in node._driver.machine.view().subscriptions
+
+    run(story)
+
+
 def test_a_subscription_says_that_the_disk_was_full_when_it_is_not_any_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

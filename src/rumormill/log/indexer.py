@@ -43,7 +43,7 @@ from rumormill.log.index_rows import (
     stored_key,
 )
 from rumormill.log.index_tree import Tree, begin_history
-from rumormill.log.notes import get_note, put_notes
+from rumormill.log.notes import DELETED, get_note, put_notes
 from rumormill.log.rows import MAX_OFFSET, Group, TopicRow
 from rumormill.log.writer import Writer
 
@@ -52,8 +52,6 @@ MAX_REFUSALS: Final = 65_536
 
 _PIECE_EVENTS: Final = 512
 """Most events indexed in one transaction: some milliseconds, as in retention."""
-_DELETED: Final = "deleted/"
-"""Under this and a topic's name, a note keeps whose events were deleted, up to which date."""
 _EVENTS: Final = "SELECT key, id, author, created FROM events WHERE key BETWEEN ? AND ?"
 
 Result = TypeVar("Result")
@@ -169,7 +167,7 @@ class Indexer:
             Tree(self._db, topic).remove(drop_keys(self._db, topic.topic_id, sorted(entries)))
             put_record(self._db, msgspec.structs.replace(record, window=window))
             deleted.add(dates)
-            put_notes(self._db, (Note(_DELETED + topic.name, msgspec.msgpack.encode(deleted)),))
+            put_notes(self._db, (Note(DELETED + topic.name, msgspec.msgpack.encode(deleted)),))
         return deleted
 
     def _load(self) -> None:
@@ -324,7 +322,7 @@ class Indexer:
 def _deleted(db: sqlite3.Connection, topic: str, window: Window) -> Deleted:
     """What was deleted when retention last ran; all before the window, where no note tells."""
     with contextlib.suppress(CorruptLogError, msgspec.DecodeError):
-        kept = get_note(db, _DELETED + topic)
+        kept = get_note(db, DELETED + topic)
         if kept is not None:
             return msgspec.msgpack.decode(kept, type=Deleted)
     return Deleted(others=window.keep_from - 1)

@@ -43,8 +43,13 @@ _CREATE: Final = """CREATE TABLE IF NOT EXISTS notes (
     value BLOB NOT NULL,
     seal BLOB NOT NULL
 )"""
-_KEEP_NEWEST: Final = """DELETE FROM notes WHERE number <=
-    (SELECT number FROM notes ORDER BY number DESC LIMIT 1 OFFSET ?) AND key != ?"""
+DELETED: Final = "deleted/"
+"""Under this and a topic's name, a note keeps whose events were deleted, up to which date. There is
+one of a topic at most, so these are not counted, and push no other out."""
+
+_KEEP_NEWEST: Final = f"""DELETE FROM notes WHERE key != ?
+    AND key NOT GLOB '{DELETED}*' AND number <= (SELECT number FROM notes
+    WHERE key NOT GLOB '{DELETED}*' ORDER BY number DESC LIMIT 1 OFFSET ?)"""
 """Counts notes, not numbers: one that is written over and over pushes no other out."""
 _SELECT: Final = "SELECT CAST(key AS BLOB), value, seal FROM notes ORDER BY number"
 """Keys as they lie there: one that is no text any more must not keep us from the others."""
@@ -60,7 +65,7 @@ def put_notes(db: sqlite3.Connection, notes: Sequence[Note]) -> None:
     delete(db, "notes", [key for key, value in latest.items() if not value])
     kept = [(key, value) for key, value in latest.items() if value]
     _PUT.put(db, [(key, value, _seal(key.encode(), value)) for key, value in kept])
-    db.execute(_KEEP_NEWEST, (MAX_NOTES, LATEST))
+    db.execute(_KEEP_NEWEST, (LATEST, MAX_NOTES))
 
 
 def read_note(log: Log, key: str) -> bytes | None:

@@ -2,23 +2,41 @@
 
 A machine asks by `Load` and is answered by `Loaded`. The answer is bounded in events and bytes, so
 that neither the thread nor the machine ever works through a whole history at once. What the log
-cannot give back is absent in the answer: the log says why itself.
+cannot give back is absent in the answer: the log says why itself. To the machine that is as if it
+had never been stored, and what it kept for itself it would begin anew; so that is tried again, for
+a while if the disk fails, and for as long as there is no descriptor.
 """
 
 import asyncio
 import contextlib
+import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Final, TypeAlias
 
-from rumormill.core.effects import ById, Computation, Disregard, Load, Notes, Records
+from rumormill.core.effects import (
+    ById,
+    Computation,
+    Disregard,
+    FromOffset,
+    Load,
+    Notes,
+    Records,
+)
 from rumormill.core.event import Event, Note
 from rumormill.core.history import HistoryQuery
 from rumormill.core.ids import MessageId, Topic
 from rumormill.core.inputs import Loaded
 from rumormill.core.where import Filter
-from rumormill.log.errors import DamagedRangeError, OffsetAheadError, StoreError
+from rumormill.log.errors import (
+    CorruptLogError,
+    DamagedRangeError,
+    NoDescriptorsError,
+    OffsetAheadError,
+    StoreClosedError,
+    StoreError,
+)
 from rumormill.log.event_log import EventLog
 from rumormill.log.keeping import read_on
 from rumormill.log.model import TopicExtent
@@ -35,6 +53,10 @@ _RULES: Final = "access/"
 
 _MAX_LOADS: Final = 4096
 """Reads that wait; machines bound their own questions far below it."""
+
+_TRIES: Final = 8
+_PAUSE: Final = 0.25
+"""Our choice: how often, and after how many seconds, what a disk did not give is read again."""
 
 _CHECKERS: Final = 2
 """Threads for work that needs no log. Our choice: the library that checks signatures lets other
@@ -59,6 +81,7 @@ class LogReader:
         self._computing: deque[tuple[Answer, Future[Loaded]]] = deque()
         self._busy = False
         self._closed = False
+        self._over = threading.Event()
         self._disregarded = 0
         self._settled = 0
 
@@ -134,6 +157,7 @@ class LogReader:
     def close(self) -> None:
         """Read nothing more: who is still answered may ask on, and hears nothing."""
         self._closed = True
+        self._over.set()
         self._waiting.clear()
         for worker in (self._thread, *self._checkers):
             worker.close()
@@ -149,26 +173,36 @@ class LogReader:
         self.go_on(self._settled)
 
     def _read(self, load: Load) -> Loaded:
+        tries = _TRIES if isinstance(load.query, Notes | Records | FromOffset) else 0
+        while True:
+            try:
+                return self._read_once(load)
+            except (CorruptLogError, StoreClosedError):
+                return Loaded(load.number)
+            except StoreError as error:
+                if not isinstance(error, NoDescriptorsError):
+                    tries -= 1
+                if tries <= 0 or self._log.writer().failed or self._over.wait(_PAUSE):
+                    return Loaded(load.number)
+
+    def _read_once(self, load: Load) -> Loaded:
         log, query = self._log, load.query
         if isinstance(query, Computation):
             return Loaded(load.number, answer=query.work_out())
-        try:
-            if isinstance(query, Notes):
-                notes = read_notes(log, query.prefix, query.after, _PIECE_EVENTS + 1)
-                more = len(notes) > _PIECE_EVENTS
-                return Loaded(load.number, (), more, tuple(notes[:_PIECE_EVENTS]))
-            if isinstance(query, Records):
-                records, more = read_records(log, query.after, _PIECE_EVENTS, _PIECE_BYTES)
-                return Loaded(load.number, more=more, records=tuple(records))
-            if isinstance(query, HistoryQuery):
-                with log.histories() as histories:
-                    return Loaded(load.number, answer=query.work_out(histories))
-            if isinstance(query, ById):
-                events, more = _read_ids(log, load.topic, query.ids)
-            else:
-                events, more = _read_on(log, load.topic, query.offset)
-        except StoreError:
-            return Loaded(load.number)
+        if isinstance(query, Notes):
+            notes = read_notes(log, query.prefix, query.after, _PIECE_EVENTS + 1)
+            more = len(notes) > _PIECE_EVENTS
+            return Loaded(load.number, (), more, tuple(notes[:_PIECE_EVENTS]))
+        if isinstance(query, Records):
+            records, more = read_records(log, query.after, _PIECE_EVENTS, _PIECE_BYTES)
+            return Loaded(load.number, more=more, records=tuple(records))
+        if isinstance(query, HistoryQuery):
+            with log.histories() as histories:
+                return Loaded(load.number, answer=query.work_out(histories))
+        if isinstance(query, ById):
+            events, more = _read_ids(log, load.topic, query.ids)
+        else:
+            events, more = _read_on(log, load.topic, query.offset)
         return Loaded(load.number, tuple(events), more)
 
 

@@ -192,7 +192,7 @@ class Node(Presence, NodeSubscriptions, NodeQuestions, Requesting, Upkeep):
         topic = await topics.make_topic(self._spec, self._driver, name, options)
         self._follow(topic)
         try:
-            await synced.remembered(self._driver, topic)
+            await synced.remembered(self._driver, topic, followed=True)
         except BaseException:
             if self._running:
                 self._take_back(topic)

@@ -160,7 +160,7 @@ class NodeSubscriptions(NodeLife):
                 follows = functools.partial(enter, follow)
                 await self._patterns.add(subscription, since_offset, follows)
             for each in subscription.topics:
-                await synced.remembered(self._driver, each)
+                await synced.remembered(self._driver, each, followed=follow)
         except BaseException:
             for each in subscription.topics if follow and self._running else ():
                 self._take_back(each)

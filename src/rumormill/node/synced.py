@@ -15,7 +15,7 @@ from rumormill.core.errors import ConfigError, LocalError, OutOfTimeError
 from rumormill.core.event import Note
 from rumormill.core.ids import Topic
 from rumormill.log.event_log import EventLog
-from rumormill.log.notes import read_notes
+from rumormill.log.notes import read_note, read_notes
 from rumormill.node.driver import Driver
 from rumormill.sync.copies import CountCopies
 from rumormill.sync.following import NOT_KEPT, Remember
@@ -63,12 +63,16 @@ async def sync_now(driver: Driver, topics: tuple[Topic, ...], seconds: float | N
     return report
 
 
-async def remembered(driver: Driver, topic: Topic) -> None:
-    """Wait until a node that is killed would know since when it follows a topic."""
+async def remembered(driver: Driver, topic: Topic, *, followed: bool) -> None:
+    """Wait until a node that is killed would know since when it follows a topic, and that it has to
+    take it up again if it is `followed`."""
+    journal = driver.journal
     try:
         await driver.command(Remember(topic))
+        in_doubt = followed and journal.notes.trouble is not None
+        if in_doubt and not await asyncio.to_thread(read_note, journal.log, _FOLLOWED + topic):
+            raise LocalError(f"{topic!r}: {NOT_KEPT}")
     except LocalError as error:
-        journal = driver.journal
         trouble = journal.notes.trouble if NOT_KEPT in str(error) else None
         raise journal.failure or trouble or error from None
 

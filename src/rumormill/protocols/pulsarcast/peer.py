@@ -175,6 +175,7 @@ class PulsarcastPeer:
         if self._started:
             self._resume(now, effects)
         self._started = True
+        self._publishing.start(now, event.latest)
         self._kept_requests.start(now, effects)
 
     def _resume(self, now: float, effects: Effects) -> None:

@@ -15,6 +15,7 @@ import msgspec
 
 from rumormill.core.errors import DecodeError
 from rumormill.core.event import Event
+from rumormill.core.history import AHEAD_SECONDS
 from rumormill.core.identity import Identity, Verifier
 from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.protocols.skipring.config import (
@@ -147,16 +148,23 @@ class Author:
     def __init__(self, identity: Identity) -> None:
         self._identity = identity
         self._next_seqno = 1
+        self._least_date = 0
 
-    def start(self, now: float) -> None:
-        """Begin sequence numbers at the time, so that a restart does not repeat them."""
-        self._next_seqno = max(self._next_seqno, int(now * 1e9) + 1)
+    def start(self, now: float, latest: float = 0.0) -> None:
+        """Begin sequence numbers at the time, so that a restart does not repeat them, and dates
+        behind those of earlier lives, unless our clock must have been wrong then."""
+        self._next_seqno = max(self._next_seqno, int(max(now, latest) * 1e9) + 1)
+        if latest < now + AHEAD_SECONDS:
+            self._least_date = max(self._least_date, int(latest * _MICROSECONDS) + 1)
 
     def compose(self, topic: Topic, data: bytes, now: float, bits: int = 256) -> Publication:
         """Make a signed publication."""
         identity = self._identity
         seqno, self._next_seqno = self._next_seqno, self._next_seqno + 1
         created = max(0, int(now * _MICROSECONDS))
+        if created < self._least_date:
+            created = self._least_date
+            self._least_date += 1
         publication = Publication(topic, identity.peer, seqno, data, created)
         unsigned = unsigned_fields(publication)
         publication.signature = identity.sign(SIGN_PREFIX + unsigned)

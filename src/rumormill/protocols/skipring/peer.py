@@ -20,6 +20,7 @@ from rumormill.core import inputs, trace
 from rumormill.core.config import nearest
 from rumormill.core.effects import Effects, Mail, Outcome, Published, SetTimer
 from rumormill.core.errors import LimitError, LocalError
+from rumormill.core.history import STEP
 from rumormill.core.identity import Identity
 from rumormill.core.ids import PeerId, Topic, check_topic
 from rumormill.core.machine import View
@@ -167,7 +168,7 @@ class SkipRing:
     # Time.
 
     def _on_start(self, event: inputs.Start, now: float, effects: Effects) -> None:
-        self._author.start(max(now, event.latest))
+        self._author.start(now, event.latest)
         # Peers that start together shall not have all their TIMEOUTs together.
         first = now + self._config.interval * self._randomness.random()
         effects.append(SetTimer(TIMEOUT, first))
@@ -289,7 +290,8 @@ class SkipRing:
             )
         publication = self._author.compose(event.topic, event.data, now, config.key_bits)
         own = publication.to_event()
-        heard, seqno = member.hears_own, publication.seqno
+        heard = member.hears_own
+        seqno = max(publication.seqno, publication.created * STEP)
         self._unsaid.append(event.number, own, publication, heard, seqno, effects)
 
     def _on_stored(self, event: inputs.Stored, now: float, effects: Effects) -> None:

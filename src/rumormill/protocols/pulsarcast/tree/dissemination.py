@@ -51,6 +51,8 @@ from rumormill.protocols.pulsarcast.history.feed import Feed, Feeds, core_event,
 from rumormill.protocols.pulsarcast.tree.known_topics import KnownTopics
 from rumormill.protocols.pulsarcast.tree.trees import Branch, Trees
 
+_NANOSECONDS = 1_000_000
+"""In a millisecond, in which dates are written."""
 _MOST_PENDING = 1024
 """Events that wait for the application's verdict; our choice."""
 _MOST_UNSENT = 4096
@@ -383,7 +385,9 @@ class Dissemination:
         """Have an event stored: `EventStored` follows, for an operation that holds the result."""
         given = feed.subscribed or (feed.sees_own and signed.event.author == self._context.id)
         feed.appended = signed.cid
-        effects.append(Append(core_event(signed), given, signed.cid, new=True))
+        own = signed.event.author == self._context.id
+        used = date_of(signed.event.created) * _NANOSECONDS if own else 0
+        effects.append(Append(core_event(signed), given, signed.cid, None, used, new=True))
         return OwnEvent(signed, given)
 
     def forget(self, own: OwnEvent) -> Feed | None:

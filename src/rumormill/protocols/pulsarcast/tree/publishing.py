@@ -104,6 +104,12 @@ class Publishing:
             (Unspoken, EventStored): self._on_stored,
         }
 
+    def start(self, now: float, latest: float) -> None:
+        """Dates go on behind those of earlier lives, unless nobody would hear what is so far ahead:
+        peers may differ from us by as much again."""
+        if latest < now + self._context.config.max_clock_skew / 2:
+            self._last_date = max(self._last_date, milliseconds(latest))
+
     def begin(self, publication: Publication, now: float, effects: Effects) -> None:
         """Publish, or ask somebody to."""
         config = self._context.config
