@@ -1,5 +1,6 @@
 """Circuit relay v2: its messages as the specification has them, and the rules of a relay."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -161,3 +162,21 @@ def test_friends_are_not_limited() -> None:
     assert relay.limit(A) == relay.limit(A, peer(1)) == Limit(120, 131072)
     assert not relay.limit(A, B)
     assert not relay.limit(B, A)
+
+
+def test_no_group_of_addresses_has_all_circuits_to_a_peer() -> None:
+    """Else one stranger cuts a node off from everybody who can reach it by that relay alone."""
+    terms = msgspec.structs.replace(TERMS, circuits_per_peer=32)
+    relay = Reservations(terms, lambda _: False)
+    relay.reserve(B, "b", False, 0.0)
+    sybils = [peer(number) for number in range(40)]
+    refused = [relay.open(each, B, False, 1.0, "bad") for each in sybils]
+    assert [each and each.reason for each in refused] == [
+        *[None] * 16,
+        *["relay-too-many-circuits-of-group"] * 24,
+    ]
+    for number in range(8):
+        assert relay.open(A, B, False, 1.0, "good") is None, number
+    for number in range(9):
+        relay.close(sybils[number], B, "bad")
+    assert relay.open(sybils[20], B, False, 1.0, "bad") is None, "there is enough room again"

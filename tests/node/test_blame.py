@@ -4,8 +4,11 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hostile_peer import HostilePeer
 
 from live_nodes import run, until
@@ -13,7 +16,7 @@ from rumormill import Node, Verdict
 from rumormill.core.event import Event
 from rumormill.core.trace import Refuse, RejectMessage
 from rumormill.node.config import NodeConfig
-from rumormill.node.identity import NodeIdentity
+from rumormill.node.identity import NodeIdentity, SignatureVerifier
 from rumormill.protocols.gossipsub import reasons as gossipsub
 from rumormill.protocols.pubsub.codec import encode_rpc
 from rumormill.protocols.pubsub.messages import Rpc
@@ -32,6 +35,7 @@ from rumormill.protocols.radius.router import RADIUS
 from rumormill.protocols.skipring import reasons as skipring
 from rumormill.wire.frames import frame
 from rumormill.wire.keys import PrivateKey
+from rumormill.wire.protobuf import bytes_field, varint_field
 
 CALM = NodeConfig(close_timeout=0.2)
 
@@ -183,3 +187,18 @@ def test_what_lies_with_us_cuts_no_neighbour_off(protocol: str, reason: str) -> 
             assert not is_cut_off(alice)
 
     run(story)
+
+
+@pytest.mark.parametrize(("bits", "exponent"), [(1024, 65537), (2048, 2**32 + 15)])
+def test_a_key_of_a_size_that_we_do_not_take_is_not_its_bearers_fault(
+    bits: int, exponent: int
+) -> None:
+    """js-libp2p asks for no least size of RSA keys, and passes on what they sign."""
+    modulus = rsa.generate_private_key(65537, bits).public_key().public_numbers().n
+    key = rsa.RSAPublicNumbers(exponent, modulus).public_key()
+    der = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    encoded = varint_field(1, 0) + bytes_field(2, der)
+    author = b"\x12\x20" + sha256(encoded).digest()
+    signed = (author, encoded, b"news", bytes(bits // 8))
+    assert not SignatureVerifier().verify(*signed)
+    assert SignatureVerifier().passes_elsewhere(*signed)

@@ -583,9 +583,34 @@ def test_rpcs_before_our_stream_is_open_wait_in_a_bounded_place() -> None:
                 await mallory.drain()
                 await pair.more(1)
             await refused(pair, "too-early")
-            channel: Any = pair.alice._driver.channels[bytes(mallory.key.peer_id)]
-            assert len(channel._early) < 3000
             assert bytes(mallory.key.peer_id) not in pair.alice._driver.protocol.peers
+            assert not pair.alice._driver.intake.unfinished
+
+    run(story)
+
+
+def test_what_comes_before_our_stream_is_open_is_kept_as_it_came_and_counts() -> None:
+    """Read, it would take ten times as much; it counts with what has come in part, of all peers."""
+
+    async def story() -> None:
+        config = NodeConfig(negotiation_timeout=0.3, stream_retry_first=0.05)
+        async with honest_pair(config) as pair, HostilePeer() as mallory:
+            driver: Any = pair.alice._driver
+            mallory.accepts = False
+            await mallory.connect(pair.alice)
+            stream, peer = mallory.open(MESHSUB), bytes(mallory.key.peer_id)
+            topics = tuple(SubOpts(True, f"t{number}") for number in range(3000))
+            rpc = encode_rpc(Rpc(subscriptions=topics))
+            mallory.say(stream, frame(rpc))
+            await until(lambda: driver.intake.unfinished == len(rpc), "all of it has come")
+            assert peer not in driver.protocol.peers
+            mallory.accepts = True
+            await until(lambda: peer in driver.protocol.peers, "our stream is open")
+            await until(lambda: len(driver.protocol.peers[peer].topics) == 1024, "it is read")
+            assert driver.intake.unfinished == 0
+            mallory.say(stream, frame(encode_rpc(Rpc(subscriptions=(SubOpts(False, "t7"),)))))
+            await until(lambda: len(driver.protocol.peers[peer].topics) == 1023, "and what follows")
+            await pair.more()
 
     run(story)
 

@@ -194,6 +194,16 @@ def test_labels_are_bounded() -> None:
     assert values[OTHER] == 50
 
 
+def test_topics_that_peers_make_up_leave_labels_for_our_own() -> None:
+    """Five hundred messages in topics of nobody would have hidden ours under `(other)` for good."""
+    made_up = [trace.DuplicateMessage(b"i", b"p", f"junk{n}") for n in range(600)]
+    ours = [trace.Join("ours"), trace.DuplicateMessage(b"i", b"p", "ours")]
+    values = counted(*made_up, *ours)["rumormill_duplicates"]
+    assert values["ours"] == 1
+    assert len(values) == MAX_LABELS // 2 + 2
+    assert values[OTHER] == 600 - MAX_LABELS // 2
+
+
 def test_any_topic_name_makes_a_valid_page() -> None:
     values = {'a"b\\c\nd': 2.0, "ü": 1e20, "": 1.0, "a,b": 3.0}
     for openmetrics, name in ((False, "topic_msg_published_total"), (True, "topic_msg_published")):

@@ -1,15 +1,17 @@
 """A peer with sync: what it follows, from when on, and whom it asks how often."""
 
 import math
+from typing import Any
 
 import pytest
 from sync_stage import Stage
 
 from rumormill.core.effects import Outcome
 from rumormill.core.errors import LocalError
-from rumormill.core.inputs import Publish, Subscribe, Unsubscribe
+from rumormill.core.inputs import Publish, Subscribe, TimerFired, Unsubscribe
 from rumormill.protocols.registry import Hooks
 from rumormill.sim.sync_liar import SyncLiar
+from rumormill.sync.partner import TICK, Partner
 from rumormill.sync.peer import NOT_KEPT
 from rumormill.sync.session import COMPLETE, EQUAL, PROMISED
 from rumormill.sync.wishes import SyncNow
@@ -219,3 +221,17 @@ def test_who_asks_twice_at_once_gets_both() -> None:
             stage.run(0.01)
         assert set(stage.words(late)) >= set(wanted)
         assert [report.result.answered for report in reports] == [1]
+
+
+def test_a_few_partners_who_are_always_due_do_not_keep_others_waiting() -> None:
+    """Three sessions at a time are all, and who offers all the time and answers late could have
+    them for ever: whose last one is the longest ago is first."""
+    stage = publisher()
+    peer: Any = stage.host(0).machine
+    now = stage.network.engine.now
+    peer._partners = {
+        bytes([number]): Partner(False, due=now, ended=now - 60.0 + number) for number in range(5)
+    }
+    peer._partners[b"new"] = Partner(False, due=now)
+    peer.handle(TimerFired(TICK), now, [])
+    assert [*peer._sessions] == [b"new", b"\0", b"\1"]

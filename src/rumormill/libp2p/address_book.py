@@ -77,11 +77,13 @@ class AddressBook:
 
     def learn_record(self, peer: PeerId, record: bytes, near: int = ANYWHERE) -> None:
         """Remember what a peer says of itself in a signed record, which somebody has given us;
-        PeerError if it did not say that."""
+        PeerError if it did not say that. If it has told us something newer, it is a hint."""
         opened = unseal_peer_record(record)
         if opened.peer_id != peer:
             raise PeerError("wrong-peer", "a record of another peer")
-        self.learn(peer, endpoints_among(opened.addresses), near)
+        own = self.records.get(peer)
+        is_old = own is not None and unseal_peer_record(own).seq > opened.seq
+        (self.hint if is_old else self.learn)(peer, endpoints_among(opened.addresses), near)
 
     def hint(self, peer: PeerId, endpoints: Iterable[Endpoint], near: int = ANYWHERE) -> None:
         """Remember endpoints that one peer named for another, instead of earlier such hints."""

@@ -10,6 +10,7 @@ addresses; strangers' circuits are bounded in bytes and in time; and nobody rese
 over a connection that is relayed itself. Every refusal has a reason.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from enum import IntEnum
 from typing import Final
@@ -235,6 +236,8 @@ class Reservations:
         self._places: dict[PeerId, _Place] = {}
         self._circuits: dict[PeerId, int] = {}
         """Those that are open, by either end."""
+        self._origins: Counter[tuple[PeerId, str]] = Counter()
+        """And by the peer that is reached and the group of addresses from where."""
 
     def __len__(self) -> int:
         return len(self._places)
@@ -278,22 +281,35 @@ class Reservations:
         """What a circuit between two peers may carry: friends' carry what they like."""
         return Limit() if any(map(self._is_friend, ends)) else self._terms.limit
 
-    def open(self, source: PeerId, target: PeerId, relayed: bool, now: float) -> Refusal | None:
-        """Open a circuit, unless something speaks against it."""
+    def open(
+        self, source: PeerId, target: PeerId, relayed: bool, now: float, group: str = ""
+    ) -> Refusal | None:
+        """Open a circuit from a group of addresses, unless something speaks against it.
+
+        Of the second half of a peer's circuits no group has any that has a quarter of all.
+        """
         if relayed or source == target:
             return Refusal(Status.PERMISSION_DENIED, "relay-circuit-over-relay")
         place = self._places.get(target)
         if place is None or place.expires <= now:
             return Refusal(Status.NO_RESERVATION, "relay-no-reservation")
+        most = self._terms.circuits_per_peer
+        crowded = group and self._circuits.get(target, 0) >= most / 2
+        if crowded and self._origins[target, group] >= max(1, most // 4):
+            return Refusal(Status.RESOURCE_LIMIT_EXCEEDED, "relay-too-many-circuits-of-group")
         for end in (source, target):
-            if self._circuits.get(end, 0) >= self._terms.circuits_per_peer:
+            if self._circuits.get(end, 0) >= most:
                 return Refusal(Status.RESOURCE_LIMIT_EXCEEDED, "relay-too-many-circuits")
         for end in (source, target):
             self._circuits[end] = self._circuits.get(end, 0) + 1
+        self._origins[target, group] += 1
         return None
 
-    def close(self, source: PeerId, target: PeerId) -> None:
-        """A circuit has ended."""
+    def close(self, source: PeerId, target: PeerId, group: str = "") -> None:
+        """A circuit from a group of addresses has ended."""
+        self._origins[target, group] -= 1
+        if not self._origins[target, group]:
+            del self._origins[target, group]
         for end in (source, target):
             self._circuits[end] -= 1
             if not self._circuits[end]:

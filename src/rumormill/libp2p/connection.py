@@ -203,7 +203,7 @@ class Connection(asyncio.BufferedProtocol, asyncio.Protocol):
         session, turn, time = self.session, self.turn, self._loop.time
         while self.closed_because is None:
             if self._late is not None:
-                self._give(self._late, b"")
+                self.give(self._late, b"")
             else:
                 events = self._events
                 if not events:
@@ -216,13 +216,14 @@ class Connection(asyncio.BufferedProtocol, asyncio.Protocol):
                     if type(event) is DataReceived:
                         stream = self._streams.get(event.stream_id)
                         if stream is not None:
-                            self._give(stream, event.data)
+                            self.give(stream, event.data)
                     else:
                         self._on_event(event)
                     if self._late is not None or time() > turn.ends:
                         self._events = events[number:]
                         break
-            if not (self._late or self._events or session.unread or self._has_unread()):
+            unread = self._noise is not None and self._noise.unread
+            if not (self._late or self._events or session.unread or self._arrived or unread):
                 break
             if time() > turn.ends:
                 return self.closed_because is None
@@ -231,9 +232,6 @@ class Connection(asyncio.BufferedProtocol, asyncio.Protocol):
     def charge_useless(self, frames: int) -> None:
         """Charge the peer for frames that brought nothing."""
         self._owner.blame(self.remote_peer, "useless-frames", frames / _USELESS_A_POINT)
-
-    def _has_unread(self) -> bool:
-        return bool(self._arrived) or (self._noise is not None and self._noise.unread)
 
     def _read(self) -> bytes:
         """The next of what has arrived, as the session is to read it."""
@@ -305,7 +303,8 @@ class Connection(asyncio.BufferedProtocol, asyncio.Protocol):
             self._owner.blame(self.remote_peer, "negotiation-timeout")
         self.drop_stream(stream, "negotiation timeout")
 
-    def _give(self, stream: Stream, data: bytes) -> None:
+    def give(self, stream: Stream, data: bytes) -> None:
+        """Have a stream's handler take bytes, or go on with those that it has."""
         try:
             if data:
                 stream.receive(data)
@@ -317,7 +316,8 @@ class Connection(asyncio.BufferedProtocol, asyncio.Protocol):
             self._owner.blame(self.remote_peer, error.reason, _BAD_STREAM)
         handler = stream.handler
         late = handler is not None and handler.unread and stream.id in self._streams
-        self._late = stream if late else None
+        if self._late in (None, stream):
+            self._late = stream if late else None
 
     def _on_event(self, event: Any) -> None:
         if isinstance(event, yamux_types.StreamOpened):

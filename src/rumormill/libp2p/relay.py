@@ -128,8 +128,8 @@ class Relay:
         dialogue.end()
 
     async def _connect(self, connection: Connection, dialogue: Dialogue, target: PeerId) -> None:
-        source = connection.remote_peer
-        refusal = self.reservations.open(source, target, bool(connection.relay), time.time())
+        source, group, relayed = connection.remote_peer, connection.origin.group, connection.relay
+        refusal = self.reservations.open(source, target, bool(relayed), time.time(), group)
         if refusal is not None:
             self._refuse(dialogue, refusal)
             return
@@ -138,14 +138,14 @@ class Relay:
             async with asyncio.timeout(self._swarm.config.negotiation_timeout):
                 stop = await self._call(target, source, limit)
         except (LocalError, PeerError, TimeoutError):
-            self.reservations.close(source, target)
+            self.reservations.close(source, target, group)
             failed = Refusal(Status.CONNECTION_FAILED, "relay-target-unreached")
             self._refuse(dialogue, failed)
             return
         dialogue.say(HopMessage(Hop.STATUS, limit=limit or None, status=Status.OK).encode())
 
         def ended(reason: str) -> None:
-            self.reservations.close(source, target)
+            self.reservations.close(source, target, group)
             if reason in (OUT_OF_BYTES, OUT_OF_TIME):
                 self._swarm.count(reason)
 

@@ -33,6 +33,9 @@ class Carrier(Protocol):
     def wake(self) -> None:
         """Send what waits in the session."""
 
+    def give(self, stream: "Stream", data: bytes) -> None:
+        """Have its handler take bytes, or go on with those that it has."""
+
     def on_negotiated(self, stream: "Stream") -> None:
         """The stream agreed on its protocol and needs its handler."""
 

@@ -158,7 +158,6 @@ class Channel(StreamHandler):
         self.replaced = False
         """Whether another channel has taken this one's place."""
         self._incoming: dict[Stream, None] = {}
-        self._early: list[tuple[Stream, WireMessage]] = []
         self._delay = driver.config.stream_retry_first
         self._retry: TimerHandle | None = None
 
@@ -237,7 +236,6 @@ class Channel(StreamHandler):
             self._incoming[stream] = None
             if isinstance(stream.handler, Incoming):
                 stream.handler.channel = self
-        self._early, old._early = old._early, []
         self.most = old.most
         if old._cut_short is not None:
             self._bulk.append(old._cut_short)
@@ -248,6 +246,7 @@ class Channel(StreamHandler):
         old._clear_queue()
         if was_open and not self.open:
             self.driver.on_channel_replaced(old)
+        self._hand_on_early()
 
     def _start_later(self) -> None:
         loop = get_running_loop()
@@ -268,14 +267,13 @@ class Channel(StreamHandler):
 
     def _hand_on_early(self) -> None:
         """Hand on what came before our stream was open, one a turn; then read on."""
-        if not self.protocol:
-            return
-        if self._early:
-            self.driver.receive(self.peer, (self._early.pop(0)[1],))
-            get_running_loop().call_soon(self._hand_on_early)
-        else:
-            for incoming in self._incoming:
-                incoming.release()
+        for stream in [*self._incoming]:
+            if stream.handler is not None and stream.handler.unread:
+                stream.connection.give(stream, b"")
+                get_running_loop().call_soon(self._hand_on_early)
+                return
+            if self.protocol:
+                stream.release()
 
     def on_writable(self, stream: Stream) -> None:
         """There is room again."""
@@ -422,19 +420,19 @@ class Channel(StreamHandler):
         return Incoming(self)
 
     def receive(self, stream: Stream, arrived: Sequence[Read]) -> int:
-        """Hand on what arrived, or keep it until our own stream is open; return how much of it.
+        """Hand on what arrived; return how much of it.
 
-        That is all of it, unless the connection's turn is over before.
+        That is all of it, unless the connection's turn is over before; and nothing, as long as our
+        own stream is not open: then no more is read.
         """
+        if not self.protocol:
+            if len(arrived) > _HELD_MESSAGES:
+                raise DecodeError("too-early", "a flood before the streams were open")
+            stream.hold()
+            return 0
         decode = self.driver.decode
         messages = (decode(each) if isinstance(each, bytes) else each for each in arrived)
-        if self.protocol and not self._early:
-            return self.driver.receive(self.peer, messages, stream.connection.turn)
-        self._early.extend((stream, message) for message in messages)
-        if len(self._early) > _HELD_MESSAGES:
-            raise DecodeError("too-early", "a flood before the streams were open")
-        stream.hold()
-        return len(arrived)
+        return self.driver.receive(self.peer, messages, stream.connection.turn)
 
     def parts(self, frame: bytes) -> list[Read]:
         """A large RPC in parts, each of which is a turn's work at most."""
@@ -449,7 +447,7 @@ class Channel(StreamHandler):
 
     def pace(self, stream: Stream) -> None:
         """Stop reading from a stream for a while, where there is a reason to."""
-        if self.protocol and not self._early and stream in self._incoming:
+        if self.protocol and stream in self._incoming:
             self.driver.intake.hold_if_busy(stream)
 
     def note_part(self, stream: Stream, size: int, *, anew: bool) -> None:
@@ -464,8 +462,6 @@ class Channel(StreamHandler):
         the other say it again. go does the same.
         """
         self.driver.intake.forget(stream)
-        if not self.protocol:
-            self._early = [early for early in self._early if early[0] is not stream]
         if stream not in self._incoming:
             return
         del self._incoming[stream]

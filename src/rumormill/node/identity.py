@@ -55,12 +55,13 @@ class SignatureVerifier:
     ) -> bool:
         """Whether honest peers may accept and pass on what `verify` refuses.
 
-        They may know more kinds of keys than we, and take other encodings of a key than its own.
+        They may know more kinds and sizes of keys than we, RSA's exponents among them, and take
+        other encodings of a key than its own.
         """
         try:
             key = self._key_of(author, public_key)
         except DecodeError as error:
-            return error.reason in {"unsupported-key-type", "not-canonical"}
+            return error.reason in {"unsupported-key-type", "bad-key-size", "not-canonical"}
         return key is not None and key.passes_elsewhere(payload, signature)
 
 

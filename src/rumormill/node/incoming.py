@@ -26,6 +26,9 @@ class _Channel(Protocol):
     @property
     def max_frame(self) -> int: ...
 
+    @property
+    def open(self) -> bool: ...
+
     def receive(self, stream: Stream, arrived: Sequence[Read]) -> int: ...
 
     def parts(self, frame: bytes) -> list[Read]: ...
@@ -44,19 +47,23 @@ class Incoming(StreamHandler):
         self.channel = channel
         self._reader = FrameReader(channel.max_frame)
         self._waiting: list[Read] = []
-        """What waits for the connection's next turn."""
+        """What waits for the connection's next turn, or for our own stream to be open."""
+        self._uncut = False
+        """Whether some of it is as it came: before that it is not even read."""
         self._part = 0
         """Bytes of an RPC that has come in part."""
 
     @property
     def unread(self) -> bool:
-        """Whether RPCs wait to be read."""
-        return bool(self._waiting or self._reader.unread)
+        """Whether RPCs wait to be read, and can be."""
+        return self.channel.open and bool(self._waiting or self._reader.unread)
 
     def on_data(self, stream: Stream, data: bytes) -> None:
         """Cut frames and hand them on, until they are done or the connection's turn is over."""
         stream.connection.active = True
         reader, waiting = self._reader, self._waiting
+        if self._uncut and self.channel.open:
+            self._uncut, waiting[:] = False, self._cut(waiting)
         if data or not waiting:
             waiting += self._cut(reader.feed(data))
         anew = bool(waiting)
@@ -66,19 +73,22 @@ class Incoming(StreamHandler):
                 break
             waiting += self._cut(reader.feed(b""))
         self.channel.pace(stream)
-        if reader.held or self._part:
-            self._part = reader.held
-            self.channel.note_part(stream, self._part, anew=anew)
+        held = reader.held + (sum(map(_size, waiting)) if self._uncut else 0)
+        if held or self._part:
+            self._part = held
+            self.channel.note_part(stream, held, anew=anew)
         if reader.error is not None and not waiting:
             raise reader.error
 
-    def _cut(self, frames: list[bytes]) -> Sequence[Read]:
-        if not frames or max(map(len, frames)) <= LARGE:
+    def _cut(self, frames: Sequence[Read]) -> Sequence[Read]:
+        self._uncut |= not self.channel.open
+        if self._uncut or max(map(_size, frames), default=0) <= LARGE:
             return frames
         cut: list[Read] = []
         for frame in frames:
             try:
-                cut += self.channel.parts(frame) if len(frame) > LARGE else (frame,)
+                large = isinstance(frame, bytes) and len(frame) > LARGE
+                cut += self.channel.parts(frame) if large else (frame,)  # type: ignore[arg-type]
             except PeerError:
                 cut.append(frame)  # and said again when it is read, behind those before it
         return cut
@@ -89,3 +99,7 @@ class Incoming(StreamHandler):
             stream.end()
         stream.connection.forget_stream(stream)
         self.channel.on_incoming_closed(stream)
+
+
+def _size(read: Read) -> int:
+    return len(read) if isinstance(read, bytes) else 0

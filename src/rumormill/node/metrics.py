@@ -220,6 +220,8 @@ class Counts:
             if about.kind == "counter"
         }
         self.publish_seconds = Histogram()
+        self._own: dict[str, None] = {}
+        """Topics of ours: those of others, which peers may make up, have half of the labels."""
         self._received = _Traffic(self, "rumormill_rpc_received", "topic_msg_recv", "_unfiltered")
         self._sent = _Traffic(self, "rumormill_rpc_sent", "topic_msg_sent", "")
 
@@ -228,6 +230,9 @@ class Counts:
         found: defaultdict[type, list[Any]] = defaultdict(list)
         for _, _, payload in batch:
             found[type(payload)].append(payload)
+        for own_topic in (*found[trace.Join], *found[trace.PublishMessage]):
+            if len(self._own) < MAX_LABELS:
+                self._own[own_topic.topic] = None
         self._received.count([each.meta for each in found[RecvRPC]])
         self._sent.count([each.meta for each in found[SendRPC]])
         own = batch[0][1]
@@ -249,9 +254,10 @@ class Counts:
     def add(self, name: str, label: str, amount: float = 1.0) -> None:
         """Count something under a label, or under `(other)` when there are too many labels."""
         values = self.values[name]
+        foreign = METRICS[name].label == "topic" and label not in self._own
         if label in values:
             values[label] += amount
-        elif len(values) < MAX_LABELS:
+        elif len(values) < (MAX_LABELS // 2 if foreign else MAX_LABELS):
             values[label] = amount
         else:
             values[OTHER] = values.get(OTHER, 0.0) + amount

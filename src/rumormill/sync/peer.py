@@ -246,11 +246,13 @@ class SyncedPeer:
             self._next_round = self._after_interval(now)
             self._choose(now)
         if self._check and self._following.since and (self._config.enabled or self._wishes):
-            for peer, partner in list(self._partners.items()):
-                if partner.due <= now and len(self._sessions) < _MAX_SESSIONS:
+            due = [each for each in self._partners.items() if each[1].due <= now]
+            due.sort(key=lambda each: each[1].ended)  # or a few who offer always would have it all
+            for peer, partner in due:
+                if len(self._sessions) < _MAX_SESSIONS:
                     self._begin(peer, partner, now, effects)
-        due = [each.due for each in self._partners.values() if each.due > now]
-        self._wake(min([*due, self._next_round]), effects)
+        later = [each.due for each in self._partners.values() if each.due > now]
+        self._wake(min([*later, self._next_round]), effects)
 
     def _choose(self, now: float) -> None:
         """Choose somebody at random for this round."""
