@@ -126,6 +126,30 @@ def test_a_policy_is_signed_shown_and_followed(home: Path, tmp_path: Path) -> No
     assert "bad-signature" in rumormill("policy", "show", str(path)).stderr
 
 
+def test_nobody_thinks_that_a_node_encrypts_which_does_not(
+    home: Path, tmp_path: Path, key: Path
+) -> None:
+    """Keys may be set for all commands; the one that publishes is the node, with its own."""
+    other = tmp_path / "other.key"
+    assert rumormill("topic-key", "new", str(other)).returncode == 0
+    say = ("pub", "orders", "secret", "--home", str(home))
+    right, wrong = (f"orders={each}" for each in (key, other))
+    for started, refused in (((), right), (("--topic-key", right), wrong)):
+        with Terminal("node", "--home", home, "--topic", "orders", *started) as node:
+            node.prints()
+            done = rumormill(*say, RUMORMILL_TOPIC_KEYS=refused)
+            assert done.returncode == 2
+            assert "does not encrypt 'orders' with a key of" in done.stderr
+            assert "RUMORMILL_TOPIC_KEYS" in done.stderr
+            node.stop()
+    with Terminal("node", "--home", home, "--topic", "orders", "--topic-key", right) as node:
+        node.prints()
+        assert rumormill(*say, RUMORMILL_TOPIC_KEYS=right).returncode == 0
+        assert rumormill("topic-key", "rotate", str(key)).returncode == 0
+        assert rumormill(*say, RUMORMILL_TOPIC_KEYS=right).returncode == 0
+        node.stop()
+
+
 def test_a_policy_that_is_looked_at_before_it_is_trusted_forges_no_line(tmp_path: Path) -> None:
     """Whoever signed it chose the topic's name and the date, and nothing else."""
     path, mallory = tmp_path / "orders.policy", PrivateKey(b"m" * 32)

@@ -30,6 +30,7 @@ from rumormill.daemon.control_messages import socket_path
 from rumormill.daemon.control_service import NodeService, Service
 from rumormill.log import files
 from rumormill.log.event_log import EventLog
+from rumormill.node.identity import load_topic_keys
 
 _log = logging.getLogger("rumormill.cli")
 _Found = TypeVar("_Found")
@@ -107,6 +108,7 @@ async def running_node(
     try:
         if client is not None and joins:
             _refuse_what_is_decided(resolved)
+            await _check_keys(resolved, client)
             for ticket in resolved.texts("join"):
                 await client.join(ticket)
         yield client
@@ -156,6 +158,22 @@ def _refuse_what_is_decided(resolved: Resolved) -> None:
             " leave it out, or choose another --home",
             USAGE,
         )
+
+
+async def _check_keys(resolved: Resolved, client: ControlClient) -> None:
+    """A key that is set for commands, where the node that encrypts does not have it, would have
+    people think that what they say is secret."""
+    if not resolved.topic_keys:
+        return
+    known = (await client.welcome()).key_ids
+    for topic, file in resolved.topic_keys.items():
+        if not set(known.get(topic, ())[:1]) & set(load_topic_keys(file).ids):
+            raise CommandError(
+                f"topic_keys: the node that runs in {resolved.home} does not encrypt {topic!r} with"
+                f" a key of {file} (set in {resolved.origins['topic_keys']}); start it with that key,"
+                " `rumormill reload` it, or leave the key out",
+                USAGE,
+            )
 
 
 @contextlib.asynccontextmanager

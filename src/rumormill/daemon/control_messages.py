@@ -229,8 +229,7 @@ class Reload(Request, tag="reload", frozen=True):
 
 
 class Retain(Request, tag="retain", frozen=True):
-    """Say what is kept of topics, or of one, by the node's rules or by others; with `apply`, delete
-    first what is beyond."""
+    """Say what is kept of topics, by the node's rules or others; with `apply`, delete the rest."""
 
     topic: str | None = None
     rules: dict[str, Retention] | None = None
@@ -286,6 +285,7 @@ class Welcome(Answer, tag="welcome", frozen=True):
     tickets: list[str]
     protocol: str
     network_ticket: str
+    key_ids: dict[str, tuple[str, ...]] = {}
     version: int = VERSION
 
 

@@ -285,8 +285,9 @@ class NodeService(Service):
                 "version",
             )
         node = self._node
-        peer = str(PeerId(node.id))
-        return messages.Welcome(peer, node.tickets, self._protocol, node.network_ticket())
+        peer, ticket = str(PeerId(node.id)), node.network_ticket()
+        key_ids = node.access.key_ids()
+        return messages.Welcome(peer, node.tickets, self._protocol, ticket, key_ids)
 
     async def _publish(self, request: messages.Publish) -> list[Receipt]:
         if not 0 < len(request.items) <= (1 if request.copies else messages.BATCH_EVENTS):

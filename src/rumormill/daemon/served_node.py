@@ -68,6 +68,9 @@ class ServedAccess(WatchedAccess, Protocol):
     def opened(self, event: Event) -> Event | None:
         """An event as it is handed out; None, counted, if it cannot be read."""
 
+    def key_ids(self) -> dict[Topic, tuple[str, ...]]:
+        """What the keys of encrypted topics are called, those that encrypt first."""
+
 
 class ServedTopic(Protocol):
     """A topic that was made for somebody outside."""

@@ -96,6 +96,10 @@ class TopicAccess:
         self._keys, self._policies = topic_keys, policies
         self.changed()
 
+    def key_ids(self) -> dict[Topic, tuple[str, ...]]:
+        """What the keys of encrypted topics are called, those that encrypt first."""
+        return {topic: topic_keys.ids for topic, topic_keys in self._keys.items()}
+
     def rules(self) -> dict[Topic, bytes]:
         """What the rule of each topic is told apart by: its policy, and which keys it has."""
         return {
