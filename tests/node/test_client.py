@@ -28,6 +28,7 @@ from rumormill.daemon.control_client import NoDaemonError
 from rumormill.daemon.control_messages import ControlError, Reloaded, socket_path
 from rumormill.log.errors import DiskFullError, OffsetAheadError, StoreLockedError
 from rumormill.log.model import Retention
+from rumormill.node.groups import NamedSubscription
 
 HOLDER = """
 import asyncio, sys
@@ -168,7 +169,9 @@ async def wrong_calls(at: Node | Client, place: Path) -> dict[str, type[Exceptio
     return raised
 
 
-def test_what_is_wrong_is_said_as_by_a_node(tmp_path: Path) -> None:
+def test_what_is_wrong_is_said_as_by_a_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The same sentences, and what a program can tell apart, it tells apart by the same class."""
 
     async def main() -> None:
@@ -190,6 +193,11 @@ def test_what_is_wrong_is_said_as_by_a_node(tmp_path: Path) -> None:
             node.publish_many = full  # type: ignore[method-assign]
             with pytest.raises(DiskFullError, match="no room left"):
                 await client.publish("news", b"")
+            named = await client.subscribe("news", name="w", auto_ack=False)
+            with monkeypatch.context() as patched:
+                patched.setattr(NamedSubscription, "ack", full)
+                with pytest.raises(DiskFullError, match="no room left"):
+                    await named.ack(0)
         async with served(tmp_path / "another") as (_, client):
             plain = await client.subscribe("news")
             with pytest.raises(LocalError, match="with a name"):

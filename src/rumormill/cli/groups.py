@@ -16,6 +16,7 @@ from rumormill.cli.settings import Resolved
 from rumormill.core.api import GroupView
 from rumormill.core.errors import LocalError
 from rumormill.core.event import Position
+from rumormill.daemon.control_errors import error_of
 from rumormill.daemon.control_messages import Begun, Events, Subscribe
 from rumormill.daemon.control_service import Service
 from rumormill.log.event_log import EventLog
@@ -96,8 +97,8 @@ async def consumed(
                 return
             yield Events(given.events, given.lost - lost)
             settled = await consumer.settle([event.offset for event in given.events])
-            if settled.error:
-                raise LocalError(settled.error)
+            if settled.error is not None:
+                raise error_of(settled.error)
             done, lost = done + len(given.events), given.lost
     finally:
         await consumer.close()

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from rumormill.core.errors import RumormillError
 from rumormill.daemon import control_messages as messages
-from rumormill.daemon.control_errors import error_of
+from rumormill.daemon.control_errors import error_of, refusal_of
 from rumormill.daemon.served_node import ServedNode, ServedSubscription
 
 MOST_AT_ONCE: Final = messages.BATCH_EVENTS
@@ -57,14 +57,14 @@ class NodeConsumer(Consumer):
 
     async def settle(self, offsets: Sequence[int], *, back: bool = False) -> messages.Settled:
         """Acknowledge events, or give them back; of none, nothing is said."""
-        given, error = self._subscription, ""
+        given, error = self._subscription, None
         if back and offsets:
             await given.nack(*offsets)
         elif offsets:
             try:
                 await given.ack(*offsets)
             except RumormillError as failure:
-                error = str(failure)
+                error = refusal_of(failure)
         return messages.Settled(given.pending, given.lag, error)
 
     async def close(self) -> None:

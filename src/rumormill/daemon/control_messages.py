@@ -333,7 +333,7 @@ class Settled(Answer, tag="settled", frozen=True):
 
     pending: int
     lag: int
-    error: str = ""
+    error: "Refused | None" = None
 
 
 class GroupList(Answer, tag="group-list", frozen=True):

@@ -9,11 +9,12 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from typing import Any, Final, Self
 
-from rumormill.core.errors import LocalError
+from rumormill.core.errors import LocalError, RumormillError
 from rumormill.core.event import Event
 from rumormill.core.ids import Topic as TopicName
 from rumormill.daemon import control_messages as messages
 from rumormill.daemon.control_consumers import Consumer
+from rumormill.daemon.control_errors import error_of
 from rumormill.node.arguments import checked
 from rumormill.node.groups import MOST_PENDING
 from rumormill.node.subscription import NAMELESS
@@ -79,7 +80,7 @@ class ClientSubscription:
         """Acknowledge what was asked past, unless somebody has closed this meanwhile."""
         try:
             await self.ack()
-        except LocalError:
+        except RumormillError:
             if self._closing is None:
                 raise
 
@@ -147,8 +148,8 @@ class ClientSubscription:
         offsets = offsets or [*self._unacknowledged]
         settled = await consumer.settle(offsets, back=back)
         self._stands = (settled.pending, settled.lag)
-        if settled.error:
-            raise LocalError(settled.error)
+        if settled.error is not None:
+            raise error_of(settled.error)
         for offset in offsets:
             self._unacknowledged.pop(offset, None)
 
