@@ -170,8 +170,8 @@ async def _check_keys(resolved: Resolved, client: ControlClient) -> None:
         if not set(known.get(topic, ())[:1]) & set(load_topic_keys(file).ids):
             raise CommandError(
                 f"topic_keys: the node that runs in {resolved.home} does not encrypt {topic!r} with"
-                f" a key of {file} (set in {resolved.origins['topic_keys']}); start it with that key,"
-                " `rumormill reload` it, or leave the key out",
+                f" a key of {file} (set in {resolved.origins['topic_keys']}); start it with that"
+                " key, `rumormill reload` it, or leave the key out",
                 USAGE,
             )
 
