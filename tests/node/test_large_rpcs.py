@@ -3,16 +3,21 @@
 import asyncio
 import itertools
 import secrets
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hostile_peer import MESHSUB, HostilePeer
 
 from live_nodes import run, until
 from rumormill import Node
+from rumormill.core.errors import DecodeError
 from rumormill.libp2p import turns
+from rumormill.node.incoming import Incoming
 from rumormill.overlay.hyparview.messages import Kind, Membership
 from rumormill.overlay.patricia import Prefix
-from rumormill.protocols.pubsub.codec import encode_rpc
+from rumormill.protocols.pubsub.codec import decode_rpc, encode_rpc
 from rumormill.protocols.pubsub.messages import Control, Message, Rpc, SubOpts
 from rumormill.protocols.pubsub.split import parts_of
 from rumormill.protocols.pulsarcast.format import cid as cids
@@ -129,3 +134,43 @@ def test_what_is_wrong_in_a_large_rpc_costs_nothing_that_came_before_it() -> Non
             await until(lambda: alice.refusals.get("bad-varint"), "and then it is refused")
 
     run(story)
+
+
+class Gate:
+    """A channel that takes what it is given, once it is open."""
+
+    max_frame, open = 1 << 20, False
+
+    def __init__(self) -> None:
+        self.taken: list[Any] = []
+        self.kept = 0
+
+    def receive(self, stream: Any, arrived: Sequence[Any]) -> int:
+        self.taken += arrived if self.open else ()
+        return len(arrived) if self.open else 0
+
+    def parts(self, framed: bytes) -> list[Any]:
+        return [*parts_of(decode_rpc(framed))]
+
+    def pace(self, stream: Any) -> None:
+        """As fast as can be."""
+
+    def note_part(self, stream: Any, size: int, *, anew: bool) -> None:
+        self.kept = size
+
+
+def test_a_large_rpc_that_came_too_early_is_cut_when_it_is_read() -> None:
+    """Before our own stream is open it is kept as it came; what is no RPC is refused at once."""
+    gate, carrier = Gate(), SimpleNamespace(connection=SimpleNamespace(active=False))
+    incoming, stream = Incoming(gate), cast("Any", carrier)
+    made = tuple(Message("news", secrets.token_bytes(300)) for _ in range(2 * PART))
+    rpc = encode_rpc(Rpc(publish=made))
+    incoming.on_data(stream, frame(rpc))
+    assert (gate.taken, gate.kept, incoming.unread) == ([], len(rpc), False)
+    with pytest.raises(DecodeError):
+        incoming.on_data(stream, frame(b"\xff" * 20))
+    gate.open = True
+    assert incoming.unread
+    incoming.on_data(stream, b"")
+    assert [len(each.publish) for each in gate.taken] == [PART, PART]
+    assert (gate.kept, incoming.unread) == (0, False)

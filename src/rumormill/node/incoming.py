@@ -49,7 +49,7 @@ class Incoming(StreamHandler):
         self._waiting: list[Read] = []
         """What waits for the connection's next turn, or for our own stream to be open."""
         self._uncut = False
-        """Whether some of it is as it came: before that it is not even read."""
+        """Whether some of it is as it came: before that it is only read to be judged."""
         self._part = 0
         """Bytes of an RPC that has come in part."""
 
@@ -63,7 +63,8 @@ class Incoming(StreamHandler):
         stream.connection.active = True
         reader, waiting = self._reader, self._waiting
         if self._uncut and self.channel.open:
-            self._uncut, waiting[:] = False, self._cut(waiting)
+            self._uncut = False
+            waiting[:] = self._cut(waiting)
         if data or not waiting:
             waiting += self._cut(reader.feed(data))
         anew = bool(waiting)
@@ -81,7 +82,10 @@ class Incoming(StreamHandler):
             raise reader.error
 
     def _cut(self, frames: Sequence[Read]) -> Sequence[Read]:
-        self._uncut |= not self.channel.open
+        if not self.channel.open:
+            self._uncut = True
+            for frame in frames:
+                self.channel.parts(frame)  # type: ignore[arg-type]
         if self._uncut or max(map(_size, frames), default=0) <= LARGE:
             return frames
         cut: list[Read] = []
