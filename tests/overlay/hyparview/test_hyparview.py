@@ -276,6 +276,29 @@ class TestAbuse:
         assert counted[reasons.TOO_MANY_NEWCOMERS] > 4000
         assert len(member.view._contacts) <= MAX_CONTACTS
 
+    @pytest.mark.parametrize("leaves", ["with a word", "by its connection"])
+    def test_one_peer_that_comes_and_goes(self, leaves: str) -> None:
+        """It may push neighbours out as often as one that crashes, and then takes free places."""
+        member = Alone()
+        neighbours(member, *FIVE)
+        pushed_out = 0
+        for _ in range(200):
+            if b"x" not in member.view._connected:
+                member.connect(b"x")
+            before = dict(member.view.active)
+            for peer in FIVE:
+                if len(before) < 5 and peer not in before:
+                    member.receive(peer, Membership(Kind.NEIGHBOR, yes=True))
+                    before = dict(member.view.active)
+            member.receive(b"x", Membership(Kind.NEIGHBOR, yes=True))
+            pushed_out += any(peer not in member.view.active for peer in before)
+            if leaves == "with a word":
+                member.receive(b"x", Membership(Kind.DISCONNECT))
+            else:
+                member.view.on_disconnected(b"x", member.now, [])
+            member.now += 0.05
+        assert pushed_out == 3
+
     def test_one_peer_that_talks_too_much(self) -> None:
         """Beyond its allowance nothing is looked at."""
         member = Alone()

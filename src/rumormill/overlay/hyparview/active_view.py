@@ -58,6 +58,13 @@ _NEWCOMER_BURST: Final = 500.0
 """Newcomers per second, and at once, that may push a neighbour out of a full active view, all peers
 together. Our choice: a flood of JOINs must not keep the view in turmoil."""
 
+_PUSH_RATE: Final = 0.1
+_PUSH_BURST: Final = 3.0
+_MAX_PUSHERS: Final = 1024
+"""How often one of them may, per second and at once, and of how many that is remembered. Our
+choice: who comes, crashes and comes back does so a few times; one that comes and goes all the time
+must not have our neighbours change with it."""
+
 _SHARE: Final = 10
 """One group of addresses has so much of the passive view: a tenth, 3 of 30. Our choice."""
 
@@ -162,6 +169,7 @@ class ActiveView:
         self._has_swapped = False
         self._uninformed: dict[PeerId, None] = {}
         self._newcomers = RateLimit(_NEWCOMER_RATE, _NEWCOMER_BURST)
+        self._pushers: dict[PeerId, RateLimit] = {}
 
     @property
     def size(self) -> float:
@@ -257,7 +265,7 @@ class ActiveView:
         known = peer in self.active
         if not known and len(self.active) >= self._config.active_size:
             reason = None if must else reasons.VIEW_FULL
-            if must and not self._newcomers.take(now):
+            if must and not self._may_push(peer, now):
                 reason = reasons.TOO_MANY_NEWCOMERS
             if reason is not None:
                 effects.append(trace.Refuse(peer, reason))
@@ -271,6 +279,12 @@ class ActiveView:
             self._requests.pop(peer, None)
             self._add(peer, now, effects)
         return not known
+
+    def _may_push(self, peer: PeerId, now: float) -> bool:
+        """Whether a peer may push a neighbour out of a full view."""
+        limit = self._pushers.get(peer) or RateLimit(_PUSH_RATE, _PUSH_BURST)
+        remember(self._pushers, peer, limit, _MAX_PUSHERS)
+        return limit.take(now) and self._newcomers.take(now)
 
     def _on_neighbor_reply(
         self, peer: PeerId, message: Membership, now: float, effects: Effects
