@@ -28,6 +28,7 @@ from hostile_peer import (
 from live_nodes import HonestPair, honest_pair, only_bob_is_left, run, until
 from rumormill.core.errors import LocalError
 from rumormill.core.trace import Penalise
+from rumormill.libp2p import services
 from rumormill.libp2p.address_book import MAX_ADDRESSES
 from rumormill.libp2p.envelope import seal_peer_record
 from rumormill.libp2p.identify import IDENTIFY, IDENTIFY_PUSH, Identify
@@ -403,6 +404,30 @@ def test_endless_identify_pushes_leave_one_bounded_entry() -> None:
             await until(lambda: book.records.get(peer) == record, "the last push has arrived")
             assert len(book.endpoints(peer)) <= MAX_ADDRESSES
             assert len(book.records) <= 2
+
+    run(story)
+
+
+def test_an_identify_push_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has come of it is not kept for as long as the connection."""
+    monkeypatch.setattr(services, "IDENTIFY_SECONDS", 0.2)
+
+    async def story() -> None:
+        async with honest_pair() as pair, HostilePeer() as mallory:
+            await mallory.connect(pair.alice)
+            said = Identify(protocols=("/never/done",) * 20).encode()
+            for _ in range(8):
+                mallory.open(IDENTIFY_PUSH, said)
+            await until(
+                lambda: pair.alice.refusals.get("identify-timeout", 0) == 8, "all are given up"
+            )
+            (connection,) = [
+                each
+                for each in pair.alice._swarm.connections.values()
+                if each.remote_peer == bytes(mallory.key.peer_id)
+            ]
+            assert not connection.streams_of(IDENTIFY_PUSH)
+            await pair.more()
 
     run(story)
 

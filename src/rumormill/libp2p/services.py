@@ -6,6 +6,7 @@ is kept alive by the pings of its multiplexer. Both are served on streams that t
 identify is also asked for on every new connection.
 """
 
+import asyncio
 from collections.abc import Callable, Collection
 from typing import Final, Protocol
 
@@ -18,6 +19,10 @@ from rumormill.wire.keys import PrivateKey
 from rumormill.wire.multiaddr import Multiaddr
 
 PING: Final = "/ipfs/ping/1.0.0"
+IDENTIFY_SECONDS: Final = 30.0
+"""How long a peer may take to say what it is, since we keep what has come of it: our choice, three
+times as long as anybody has for a handshake."""
+_TIMEOUT = "identify-timeout"
 _PING_BYTES = 32
 _AGENT = f"rumormill/{__version__}"
 _PROTOCOL_VERSION = "ipfs/0.1.0"
@@ -88,8 +93,10 @@ class ReadIdentify(StreamHandler):
         self._reader = IdentifyReader()
 
     def on_open(self, stream: Stream) -> None:
-        """Only the peer speaks."""
+        """Only the peer speaks, and not for ever."""
         stream.end()
+        drop, loop = stream.connection.drop_stream, asyncio.get_running_loop()
+        stream.deadline = loop.call_later(IDENTIFY_SECONDS, drop, stream, _TIMEOUT)
 
     def on_data(self, stream: Stream, data: bytes) -> None:
         """Collect the message."""
@@ -98,6 +105,8 @@ class ReadIdentify(StreamHandler):
     def on_close(self, stream: Stream, reason: str) -> None:
         """Read what came, when it came whole."""
         stream.connection.forget_stream(stream)
+        if reason == _TIMEOUT:
+            self._refuse(reason)
         if reason != ENDED:
             return
         try:

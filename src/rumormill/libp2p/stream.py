@@ -101,7 +101,7 @@ class Stream:
         self.handler = handler
         self.protocol = ""
         self.deadline: TimerHandle | None = None
-        """Ends the negotiation if the peer does not."""
+        """Ends the negotiation if the peer does not; behind it, whatever else may take so long."""
         self._held = False
         self._unreported = 0
 
@@ -142,7 +142,7 @@ class Stream:
             self.connection.wake()
 
     def stop_deadline(self) -> None:
-        """The negotiation is over."""
+        """What was limited in time is over."""
         if self.deadline is not None:
             self.deadline.cancel()
             self.deadline = None
