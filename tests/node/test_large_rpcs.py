@@ -106,7 +106,7 @@ def test_others_have_their_turn_in_the_middle_of_a_large_rpc(
             events = await alice.subscribe("news", since_offset=0)
             await mallory.connect(alice)
             mallory.hello()
-            await until(lambda: alice.peers, "they know each other")
+            await until(lambda: any(mallory.heard.values()), "its own stream is open")
             journal, steps = alice._journal, [0]
             messages = [mallory.message("news", b"%d" % n, n) for n in range(MANY)]
             mallory.open(MESHSUB, frame(encode_rpc(Rpc(publish=tuple(messages)))))
