@@ -84,7 +84,8 @@ class Incoming(StreamHandler):
     def _cut(self, frames: Sequence[Read]) -> Sequence[Read]:
         if not self.channel.open:
             self._uncut = True
-            self._judge(frames)
+            for frame in frames:
+                self.channel.parts(frame)  # type: ignore[arg-type]
         if self._uncut or max(map(_size, frames), default=0) <= LARGE:
             return frames
         cut: list[Read] = []
@@ -95,15 +96,6 @@ class Incoming(StreamHandler):
             except PeerError:
                 cut.append(frame)  # and said again when it is read, behind those before it
         return cut
-
-    def _judge(self, frames: Sequence[Read]) -> None:
-        """Refuse what is wrong before it waits, unless something waits that came before it."""
-        try:
-            for frame in () if self._waiting else frames:
-                self.channel.parts(frame)  # type: ignore[arg-type]
-        except PeerError:
-            if frame is frames[0]:
-                raise
 
     def on_close(self, stream: Stream, reason: str) -> None:
         """The peer stopped sending; it may open another stream."""
