@@ -41,7 +41,11 @@ class Upkeep:
 
     async def do(self, what: str, word: str = "") -> None:
         """Do it, and say what is lost for good then; whatever it raises but our own errors is a
-        fault."""
+        fault.
+
+        A log that has stopped says nothing: a restore may have been done or not, and the next life
+        tells.
+        """
         async with self._turn:
             try:
                 await self.work[what](word)
@@ -49,7 +53,8 @@ class Upkeep:
                 say("refused", f"{what}: {type(error).__name__}", str(error), False)
             except Exception as error:  # noqa: BLE001 (whatever it is, the suite wants to know)
                 say("refused", f"{what}: {type(error).__name__}", str(error), True)
-            self.tell_losses()
+            if not self._node.log.writer().failed:
+                self.tell_losses()
 
     async def finish(self) -> None:
         """Say when all that was asked for is done."""
