@@ -90,7 +90,7 @@ class Upkeep:
         if extent is None or row is None or extent.first_offset == extent.next_offset:
             return
         kept = range(extent.first_offset, extent.next_offset)
-        offset = kept[int(float(part) * len(kept))]
+        offset = kept[min(int(float(part) * len(kept)), len(kept) - 1)]  # a schedule rounds up to 1
         say("damaging", label, offset)
 
         def overwrite() -> None:

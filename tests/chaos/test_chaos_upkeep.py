@@ -79,3 +79,16 @@ def test_what_a_life_gives_up_after_a_restore_is_nobodys_wish(
     for line in [*said, ("losses", {"news": (0, [(2, 5)])})]:
         hears._hear(*line)
     assert [fault.kind for fault in hears.faults] == ["gave up"]
+
+
+def test_a_schedule_may_damage_the_last_event(tmp_path: Path, said: list[tuple[Any, ...]]) -> None:
+    """Its numbers are rounded, up to 1."""
+
+    async def run() -> None:
+        async with Node(tmp_path / "home") as node:
+            await node.topic("news").publish("only")
+            await Upkeep(node, {"news": "news"}).do("damage", "1.0")
+
+    asyncio.run(run())
+    assert said[0] == ("damaging", "news", 0)
+    assert not [line for line in said if line[0] == "refused"]
