@@ -21,7 +21,7 @@ from rumormill.overlay.kademlia.messages import (
 from rumormill.overlay.kademlia.validators import CID_PREFIX, content_key
 from rumormill.protocols.pubsub.codec import encode_rpc, signing_payload
 from rumormill.protocols.pubsub.messages import Control, IHave, Message, Prune, Rpc, SubOpts
-from rumormill.protocols.pubsub.trunk_part import CALL, Probe, TrunkPart
+from rumormill.protocols.pubsub.trunk_part import CALL, Past, Probe, TrunkPart
 from rumormill.protocols.registry import protocol
 from rumormill.sync.messages import (
     MAX_CONFIRMED,
@@ -128,7 +128,9 @@ TRUNK_FLOODS: dict[str, Callable[[PrivateKey], bytes]] = {
     ),
     "trunk echoes": lambda _: trunk(*(TrunkPart(echo=CALL) for _ in range(3000))),
     "trunk gossip": lambda _: trunk(*(TrunkPart(gossip=names(200, 4)) for _ in range(80))),
-    "trunk topics": lambda _: trunk(*(TrunkPart(opened=(TOPIC,)) for _ in range(3000))),
+    "trunk pasts": lambda _: trunk(
+        *(TrunkPart(past=(Past(TOPIC, names(200, 8), (9.0,) * 200),)) for _ in range(80))
+    ),
     "extensions again": lambda _: rpcs(Rpc(control=Control(offers_trunk=True))) * 3000,
 }
 """What our extension of GossipSub 1.3 says."""

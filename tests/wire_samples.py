@@ -24,7 +24,15 @@ from rumormill.overlay.patricia import Prefix, Summary
 from rumormill.protocols.gossipsub.peers import GOSSIPSUB_1_3
 from rumormill.protocols.pubsub.codec import decode_rpc, encode_rpc
 from rumormill.protocols.pubsub.messages import Control, Rpc
-from rumormill.protocols.pubsub.trunk_part import ANSWER, CALL, TrunkPart, key_of, mark_of, tag_of
+from rumormill.protocols.pubsub.trunk_part import (
+    ANSWER,
+    CALL,
+    Past,
+    TrunkPart,
+    key_of,
+    mark_of,
+    tag_of,
+)
 from rumormill.protocols.pubsub.trunk_part import Probe as TrunkProbe
 from rumormill.protocols.radius import messages as radius
 from rumormill.protocols.radius.router import RADIUS
@@ -87,11 +95,13 @@ TRUNK = {
         control=Control(trunk=TrunkPart(want=(key_of(NAME),), unchoke=(SOURCE_TAG,)))
     ),
     "choke": Rpc(control=Control(trunk=TrunkPart(choke=(SOURCE_TAG,)))),
-    "open": Rpc(control=Control(trunk=TrunkPart(opened=("news",)))),
     "probe": Rpc(control=Control(trunk=TrunkPart(probes=(TrunkProbe("news", AUTHOR, 7),)))),
     "call": Rpc(control=Control(trunk=TrunkPart(echo=CALL))),
     "answer": Rpc(control=Control(trunk=TrunkPart(echo=ANSWER))),
     "gossip": Rpc(control=Control(trunk=TrunkPart(gossip=(key_of(NAME), key_of(ELSE))))),
+    "past": Rpc(
+        control=Control(trunk=TrunkPart(past=(Past("news", (NEXT, ELSE), (12.5, 600.0)),)))
+    ),
 }
 
 

@@ -67,6 +67,6 @@ async def test_trees_among_ours_disturb_neither_go_nor_js(
     spoken = [rpc for log in logs for rpc in log.of(SendRPC) if rpc.meta.operations]
     told = [rpc for rpc in spoken if any(each.name == "choke" for each in rpc.meta.operations)]
     assert told, "there are trees among ours"
-    names = {"have", "want", "choke", "unchoke", "open", "probe", "echo"}
+    names = {"have", "want", "choke", "unchoke", "probe", "echo", "past"}
     of_trees = [rpc for rpc in spoken if names & {each.name for each in rpc.meta.operations}]
     assert {rpc.send_to for rpc in of_trees} <= own

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\trpc.proto\x12\x10rumormill.pubsub\"\xf4\x01\n\x03RPC\x12\x34\n\rsubscriptions\x18\x01 \x03(\x0b\x32\x1d.rumormill.pubsub.RPC.SubOpts\x12*\n\x07publish\x18\x02 \x03(\x0b\x32\x19.rumormill.pubsub.Message\x12\x31\n\x07\x63ontrol\x18\x03 \x01(\x0b\x32 .rumormill.pubsub.ControlMessage\x12)\n\x05trunk\x18\xf4\xda\xc9\x03 \x01(\x0b\x32\x17.rumormill.pubsub.Trunk\x1a-\n\x07SubOpts\x12\x11\n\tsubscribe\x18\x01 \x01(\x08\x12\x0f\n\x07topicid\x18\x02 \x01(\t\"c\n\x07Message\x12\x0c\n\x04\x66rom\x18\x01 \x01(\x0c\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\x12\r\n\x05seqno\x18\x03 \x01(\x0c\x12\r\n\x05topic\x18\x04 \x01(\t\x12\x11\n\tsignature\x18\x05 \x01(\x0c\x12\x0b\n\x03key\x18\x06 \x01(\x0c\"\xbc\x02\n\x0e\x43ontrolMessage\x12-\n\x05ihave\x18\x01 \x03(\x0b\x32\x1e.rumormill.pubsub.ControlIHave\x12-\n\x05iwant\x18\x02 \x03(\x0b\x32\x1e.rumormill.pubsub.ControlIWant\x12-\n\x05graft\x18\x03 \x03(\x0b\x32\x1e.rumormill.pubsub.ControlGraft\x12-\n\x05prune\x18\x04 \x03(\x0b\x32\x1e.rumormill.pubsub.ControlPrune\x12\x35\n\tidontwant\x18\x05 \x03(\x0b\x32\".rumormill.pubsub.ControlIDontWant\x12\x37\n\nextensions\x18\x06 \x01(\x0b\x32#.rumormill.pubsub.ControlExtensions\"%\n\x11\x43ontrolExtensions\x12\x10\n\x05trunk\x18\xf4\xda\xc9\x03 \x01(\x08\"\x97\x01\n\x05Trunk\x12\x0c\n\x04have\x18\x01 \x03(\x0c\x12\x0c\n\x04want\x18\x02 \x01(\x0c\x12\r\n\x05\x63hoke\x18\x03 \x01(\x0c\x12\x0f\n\x07unchoke\x18\x04 \x01(\x0c\x12\x0c\n\x04open\x18\x05 \x03(\t\x12&\n\x05probe\x18\x06 \x03(\x0b\x32\x17.rumormill.pubsub.Probe\x12\x0c\n\x04\x65\x63ho\x18\x07 \x01(\r\x12\x0e\n\x06gossip\x18\x08 \x01(\x0c\"6\n\x05Probe\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0e\n\x06source\x18\x02 \x01(\x0c\x12\x0e\n\x06number\x18\x03 \x01(\r\"3\n\x0c\x43ontrolIHave\x12\x0f\n\x07topicID\x18\x01 \x01(\t\x12\x12\n\nmessageIDs\x18\x02 \x03(\x0c\"\"\n\x0c\x43ontrolIWant\x12\x12\n\nmessageIDs\x18\x01 \x03(\x0c\"\x1f\n\x0c\x43ontrolGraft\x12\x0f\n\x07topicID\x18\x01 \x01(\t\"[\n\x0c\x43ontrolPrune\x12\x0f\n\x07topicID\x18\x01 \x01(\t\x12)\n\x05peers\x18\x02 \x03(\x0b\x32\x1a.rumormill.pubsub.PeerInfo\x12\x0f\n\x07\x62\x61\x63koff\x18\x03 \x01(\x04\"&\n\x10\x43ontrolIDontWant\x12\x12\n\nmessageIDs\x18\x01 \x03(\x0c\"4\n\x08PeerInfo\x12\x0e\n\x06peerID\x18\x01 \x01(\x0c\x12\x18\n\x10signedPeerRecord\x18\x02 \x01(\x0c')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\trpc.proto\x12\x10rumormill.pubsub\"\xf4\x01\n\x03RPC\x12\x34\n\rsubscriptions\x18\x01 \x03(\x0b\x32\x1d.rumormill.pubsub.RPC.SubOpts\x12*\n\x07publish\x18\x02 \x03(\x0b\x32\x19.rumormill.pubsub.Message\x12\x31\n\x07\x63ontrol\x18\x03 \x01(\x0b\x32 .rumormill.pubsub.ControlMessage\x12)\n\x05trunk\x18\xf4\xda\xc9\x03 \x01(\x0b\x32\x17.rumormill.pubsub.Trunk\x1a-\n\x07SubOpts\x12\x11\n\tsubscribe\x18\x01 \x01(\x08\x12\x0f\n\x07topicid\x18\x02 \x01(\t\"c\n\x07Message\x12\x0c\n\x04\x66rom\x18\x01 \x01(\x0c\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\x12\r\n\x05seqno\x18\x03 \x01(\x0c\x12\r\n\x05topic\x18\x04 \x01(\t\x12\x11\n\tsignature\x18\x05 \x01(\x0c\x12\x0b\n\x03key\x18\x06 \x01(\x0c\"\xbc\x02\n\x0e\x43ontrolMessage\x12-\n\x05ihave\x18\x01 \x03(\x0b\x32\x1e.rumormill.pubsub.ControlIHave\x12-\n\x05iwant\x18\x02 \x03(\x0b\x32\x1e.rumormill.pubsub.ControlIWant\x12-\n\x05graft\x18\x03 \x03(\x0b\x32\x1e.rumormill.pubsub.ControlGraft\x12-\n\x05prune\x18\x04 \x03(\x0b\x32\x1e.rumormill.pubsub.ControlPrune\x12\x35\n\tidontwant\x18\x05 \x03(\x0b\x32\".rumormill.pubsub.ControlIDontWant\x12\x37\n\nextensions\x18\x06 \x01(\x0b\x32#.rumormill.pubsub.ControlExtensions\"%\n\x11\x43ontrolExtensions\x12\x10\n\x05trunk\x18\xf4\xda\xc9\x03 \x01(\x08\"\xb5\x01\n\x05Trunk\x12\x0c\n\x04have\x18\x01 \x03(\x0c\x12\x0c\n\x04want\x18\x02 \x01(\x0c\x12\r\n\x05\x63hoke\x18\x03 \x01(\x0c\x12\x0f\n\x07unchoke\x18\x04 \x01(\x0c\x12&\n\x05probe\x18\x06 \x03(\x0b\x32\x17.rumormill.pubsub.Probe\x12\x0c\n\x04\x65\x63ho\x18\x07 \x01(\r\x12\x0e\n\x06gossip\x18\x08 \x01(\x0c\x12$\n\x04past\x18\t \x03(\x0b\x32\x16.rumormill.pubsub.PastJ\x04\x08\x05\x10\x06\"$\n\x04Past\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05heard\x18\x02 \x01(\x0c\"6\n\x05Probe\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0e\n\x06source\x18\x02 \x01(\x0c\x12\x0e\n\x06number\x18\x03 \x01(\r\"3\n\x0c\x43ontrolIHave\x12\x0f\n\x07topicID\x18\x01 \x01(\t\x12\x12\n\nmessageIDs\x18\x02 \x03(\x0c\"\"\n\x0c\x43ontrolIWant\x12\x12\n\nmessageIDs\x18\x01 \x03(\x0c\"\x1f\n\x0c\x43ontrolGraft\x12\x0f\n\x07topicID\x18\x01 \x01(\t\"[\n\x0c\x43ontrolPrune\x12\x0f\n\x07topicID\x18\x01 \x01(\t\x12)\n\x05peers\x18\x02 \x03(\x0b\x32\x1a.rumormill.pubsub.PeerInfo\x12\x0f\n\x07\x62\x61\x63koff\x18\x03 \x01(\x04\"&\n\x10\x43ontrolIDontWant\x12\x12\n\nmessageIDs\x18\x01 \x03(\x0c\"4\n\x08PeerInfo\x12\x0e\n\x06peerID\x18\x01 \x01(\x0c\x12\x18\n\x10signedPeerRecord\x18\x02 \x01(\x0c')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -42,19 +42,21 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CONTROLEXTENSIONS']._serialized_start=698
   _globals['_CONTROLEXTENSIONS']._serialized_end=735
   _globals['_TRUNK']._serialized_start=738
-  _globals['_TRUNK']._serialized_end=889
-  _globals['_PROBE']._serialized_start=891
-  _globals['_PROBE']._serialized_end=945
-  _globals['_CONTROLIHAVE']._serialized_start=947
-  _globals['_CONTROLIHAVE']._serialized_end=998
-  _globals['_CONTROLIWANT']._serialized_start=1000
-  _globals['_CONTROLIWANT']._serialized_end=1034
-  _globals['_CONTROLGRAFT']._serialized_start=1036
-  _globals['_CONTROLGRAFT']._serialized_end=1067
-  _globals['_CONTROLPRUNE']._serialized_start=1069
-  _globals['_CONTROLPRUNE']._serialized_end=1160
-  _globals['_CONTROLIDONTWANT']._serialized_start=1162
-  _globals['_CONTROLIDONTWANT']._serialized_end=1200
-  _globals['_PEERINFO']._serialized_start=1202
-  _globals['_PEERINFO']._serialized_end=1254
+  _globals['_TRUNK']._serialized_end=919
+  _globals['_PAST']._serialized_start=921
+  _globals['_PAST']._serialized_end=957
+  _globals['_PROBE']._serialized_start=959
+  _globals['_PROBE']._serialized_end=1013
+  _globals['_CONTROLIHAVE']._serialized_start=1015
+  _globals['_CONTROLIHAVE']._serialized_end=1066
+  _globals['_CONTROLIWANT']._serialized_start=1068
+  _globals['_CONTROLIWANT']._serialized_end=1102
+  _globals['_CONTROLGRAFT']._serialized_start=1104
+  _globals['_CONTROLGRAFT']._serialized_end=1135
+  _globals['_CONTROLPRUNE']._serialized_start=1137
+  _globals['_CONTROLPRUNE']._serialized_end=1228
+  _globals['_CONTROLIDONTWANT']._serialized_start=1230
+  _globals['_CONTROLIDONTWANT']._serialized_end=1268
+  _globals['_PEERINFO']._serialized_start=1270
+  _globals['_PEERINFO']._serialized_end=1322
 # @@protoc_insertion_point(module_scope)

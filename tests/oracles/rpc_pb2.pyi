@@ -63,24 +63,32 @@ class ControlExtensions(_message.Message):
     def __init__(self, trunk: _Optional[bool] = ...) -> None: ...
 
 class Trunk(_message.Message):
-    __slots__ = ("have", "want", "choke", "unchoke", "open", "probe", "echo", "gossip")
+    __slots__ = ("have", "want", "choke", "unchoke", "probe", "echo", "gossip", "past")
     HAVE_FIELD_NUMBER: _ClassVar[int]
     WANT_FIELD_NUMBER: _ClassVar[int]
     CHOKE_FIELD_NUMBER: _ClassVar[int]
     UNCHOKE_FIELD_NUMBER: _ClassVar[int]
-    OPEN_FIELD_NUMBER: _ClassVar[int]
     PROBE_FIELD_NUMBER: _ClassVar[int]
     ECHO_FIELD_NUMBER: _ClassVar[int]
     GOSSIP_FIELD_NUMBER: _ClassVar[int]
+    PAST_FIELD_NUMBER: _ClassVar[int]
     have: _containers.RepeatedScalarFieldContainer[bytes]
     want: bytes
     choke: bytes
     unchoke: bytes
-    open: _containers.RepeatedScalarFieldContainer[str]
     probe: _containers.RepeatedCompositeFieldContainer[Probe]
     echo: int
     gossip: bytes
-    def __init__(self, have: _Optional[_Iterable[bytes]] = ..., want: _Optional[bytes] = ..., choke: _Optional[bytes] = ..., unchoke: _Optional[bytes] = ..., open: _Optional[_Iterable[str]] = ..., probe: _Optional[_Iterable[_Union[Probe, _Mapping]]] = ..., echo: _Optional[int] = ..., gossip: _Optional[bytes] = ...) -> None: ...
+    past: _containers.RepeatedCompositeFieldContainer[Past]
+    def __init__(self, have: _Optional[_Iterable[bytes]] = ..., want: _Optional[bytes] = ..., choke: _Optional[bytes] = ..., unchoke: _Optional[bytes] = ..., probe: _Optional[_Iterable[_Union[Probe, _Mapping]]] = ..., echo: _Optional[int] = ..., gossip: _Optional[bytes] = ..., past: _Optional[_Iterable[_Union[Past, _Mapping]]] = ...) -> None: ...
+
+class Past(_message.Message):
+    __slots__ = ("topic", "heard")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    HEARD_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    heard: bytes
+    def __init__(self, topic: _Optional[str] = ..., heard: _Optional[bytes] = ...) -> None: ...
 
 class Probe(_message.Message):
     __slots__ = ("topic", "source", "number")

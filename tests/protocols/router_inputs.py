@@ -32,7 +32,15 @@ from rumormill.protocols.pubsub.messages import (
     Rpc,
     SubOpts,
 )
-from rumormill.protocols.pubsub.trunk_part import Probe, TrunkPart, key_of, mark_of, tag_of
+from rumormill.protocols.pubsub.trunk_part import (
+    AGE_MAX,
+    Past,
+    Probe,
+    TrunkPart,
+    key_of,
+    mark_of,
+    tag_of,
+)
 from rumormill.sim.identity import SimulatedIdentity
 
 SELF = b"self"
@@ -104,6 +112,14 @@ tags = st.builds(tag_of, topics, st.sampled_from([*PEERS, SELF])) | st.binary(
     min_size=4, max_size=4
 )
 names = st.builds(bytes.__add__, tags, seqnos.map(mark_of))
+ages = st.sampled_from([0.0, 0.02, 5.0, AGE_MAX])
+
+
+def past(topic: str, named: list[bytes], age: float) -> Past:
+    """What a new link tells, all of one moment."""
+    return Past(topic, tuple(named), (age,) * len(named))
+
+
 trunk_parts = st.builds(
     TrunkPart,
     have=st.lists(names, max_size=6).map(tuple),
@@ -111,9 +127,11 @@ trunk_parts = st.builds(
     gossip=st.lists(names.map(key_of), max_size=3).map(tuple),
     choke=st.lists(tags, max_size=3).map(tuple),
     unchoke=st.lists(tags, max_size=3).map(tuple),
-    opened=st.lists(topics, max_size=2).map(tuple),
     probes=st.lists(
         st.builds(Probe, topics, st.sampled_from([*PEERS, SELF]), st.integers(0, 3)), max_size=3
+    ).map(tuple),
+    past=st.lists(
+        st.builds(past, topics, st.lists(names, min_size=1, max_size=6), ages), max_size=2
     ).map(tuple),
 )
 controls = st.builds(
@@ -146,7 +164,8 @@ def storm_rpc(rng: random.Random, known: list[Message], topic: str) -> Rpc:
         unknown = tuple(tag + rng.randbytes(4) for tag in called)
         probes = tuple(Probe(topic, each.author, rng.randrange(4)) for each in some)
         keys = tuple(map(key_of, marked))
-        said = TrunkPart(have=marked + unknown, want=keys, unchoke=called, opened=(topic,))
+        told = past(topic, [*marked, *unknown], rng.choice((0.0, 3.0)))
+        said = TrunkPart(have=marked + unknown, want=keys, unchoke=called, past=(told,))
         if part == 7:
             made = tuple(map(key_of, unknown))
             said = TrunkPart(have=unknown, choke=called, probes=probes, gossip=keys + made)

@@ -122,17 +122,18 @@ class GossipSubRouter(Router):
         if self.router is None or self.router.trunk is None:
             return
         trunk = self.router.trunk
-        sources = [each for known in trunk.sources.by_topic.values() for each in known.values()]
+        sources = list(trunk.sources.every())
         assert {each.tag: each for each in sources} == trunk.sources.by_tag
-        for known in trunk.sources.by_topic.values():
-            assert 0 < len(known) <= self.config.trunk_sources
+        assert all((*trunk.sources.by_topic.values(), *trunk.sources.foretold.values()))
+        for topic in trunk.sources.by_topic.keys() | trunk.sources.foretold.keys():
+            assert len(list(trunk.sources.of(topic))) <= self.config.trunk_sources
         for source in sources:
             ways = {
                 *source.eager,
                 *source.choked,
                 *(source.shunned or ()),
                 source.parent,
-                source.backup,
+                *source.backups,
             }
             assert all(peer in self.connected for peer in ways if peer)
             assert source.parent not in source.choked

@@ -14,12 +14,16 @@ from rumormill.core.errors import DecodeError
 from rumormill.protocols.pubsub.codec import decode_rpc, encode_rpc
 from rumormill.protocols.pubsub.messages import Control, Rpc, SubOpts, rpc_size
 from rumormill.protocols.pubsub.trunk_part import (
+    AGE_MAX,
     ANSWER,
     CALL,
     EXTENSION,
+    FIELDS_MAX,
     NAMES_MAX,
+    PAST_MAX,
     TAGS_MAX,
-    TOPICS_MAX,
+    TICK,
+    Past,
     Probe,
     TrunkPart,
     key_of,
@@ -36,16 +40,22 @@ topics = st.text(min_size=1, max_size=12)
 probes = st.builds(
     Probe, topic=topics, source=st.binary(max_size=40), number=st.integers(0, 2**32 - 1)
 )
+ages = st.integers(0, round(AGE_MAX / TICK)).map(lambda ticks: ticks * TICK)
+pasts = st.builds(
+    lambda topic, heard: Past(topic, tuple(heard), tuple(heard.values())),
+    topics,
+    st.dictionaries(st.binary(min_size=8, max_size=8), ages, min_size=1, max_size=6),
+)
 trunk_parts = st.builds(
     TrunkPart,
     have=names,
     want=tags,
     choke=tags,
     unchoke=tags,
-    opened=st.lists(topics, max_size=3).map(tuple),
     probes=st.lists(probes, max_size=3).map(tuple),
     echo=st.sampled_from((0, CALL, ANSWER)),
     gossip=tags,
+    past=st.lists(pasts, max_size=3).map(tuple),
 )
 extended = st.builds(
     Rpc,
@@ -107,10 +117,15 @@ def test_the_protobuf_library_reads_the_same(rpc: Rpc) -> None:
     assert have == list(part.have)
     for text in ("want", "choke", "unchoke", "gossip"):
         assert getattr(parsed.trunk, text) == b"".join(getattr(part, text))
-    assert tuple(parsed.trunk.open) == part.opened
     found = [Probe(each.topic, each.source, each.number) for each in parsed.trunk.probe]
     assert tuple(found) == part.probes
     assert parsed.trunk.echo == part.echo
+    assert len(parsed.trunk.past) == len(part.past)
+    for told, past in zip(parsed.trunk.past, part.past, strict=True):
+        assert told.topic == past.topic
+        items = [told.heard[at : at + 11] for at in range(0, len(told.heard), 11)]
+        assert [each[:8] for each in items] == list(past.names)
+        assert [int.from_bytes(each[8:], "big") * TICK for each in items] == list(past.ages)
     assert parsed.control.extensions.trunk == rpc.control.offers_trunk
 
 
@@ -127,12 +142,15 @@ def test_the_protobuf_library_reads_the_same(rpc: Rpc) -> None:
         (bytes_field(2, b""), "bad-trunk-list"),
         (bytes_field(3, bytes(4 * (TAGS_MAX + 1))), "bad-trunk-list"),
         (bytes_field(4, bytes(4)) * 2, "trunk-repeated"),
-        (string_field(5, "t") * (TOPICS_MAX + 1), "too-many-fields"),
-        (bytes_field(9, b"unknown") * (TOPICS_MAX + 1), "too-many-fields"),
-        (string_field(5, "t" * 2000), "topic-too-long"),
+        (bytes_field(12, b"unknown") * (FIELDS_MAX + 1), "too-many-fields"),
+        (bytes_field(9, string_field(1, "t")) * (FIELDS_MAX + 1), "too-many-fields"),
+        (bytes_field(9, string_field(1, "t" * 2000)), "topic-too-long"),
+        (bytes_field(9, bytes_field(2, bytes(10))), "bad-trunk-list"),
+        (bytes_field(9, bytes_field(2, bytes(11 * (PAST_MAX + 1)))), "bad-trunk-list"),
+        (bytes_field(9, bytes_field(2, bytes(11 * PAST_MAX))) * 10, "too-many-fields"),
         (bytes_field(6, string_field(1, "t" * 2000)), "topic-too-long"),
         (bytes_field(6, bytes_field(2, bytes(200))), "source-too-long"),
-        (bytes_field(5, b"\xff"), "bad-topic"),
+        (bytes_field(9, bytes_field(1, b"\xff")), "bad-topic"),
     ],
 )
 def test_what_is_out_of_bounds_is_refused(inner: bytes, reason: str) -> None:
@@ -143,7 +161,7 @@ def test_what_is_out_of_bounds_is_refused(inner: bytes, reason: str) -> None:
 def test_there_is_one_part_in_an_rpc() -> None:
     """A second one is refused, and what is unknown inside one is read over."""
     assert reason_of(decode_rpc, field(b"") * 2) == "too-many-trunk-parts"
-    read = decode_rpc(field(bytes_field(9, b"unknown") + bytes_field(3, SOURCE_TAG)))
+    read = decode_rpc(field(bytes_field(5, b"unknown") + bytes_field(3, SOURCE_TAG)))
     assert read.control == Control(trunk=TrunkPart(choke=(SOURCE_TAG,)))
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 from rumormill.core.ids import PeerId, Topic
 from rumormill.protocols.pubsub.messages import Message
-from rumormill.protocols.pubsub.trunk_part import key_of, mark_of, tag_of
+from rumormill.protocols.pubsub.trunk_part import TAG_BYTES, key_of, mark_of, tag_of
 
 _GAIN: Final = 1 / 8
 _DEVIATION_GAIN: Final = 1 / 4
@@ -32,6 +32,8 @@ _WITNESSES: Final = 32
 """Other sources of the topic that are heeded for that, the last heard: our choice."""
 _KIN: Final = 16
 """How many of them a source of the same author in another topic is worth: our choice, half."""
+BACKUPS: Final = 3
+"""Neighbours that are remembered as the next best: our choice, one of them may leave too."""
 _LIKELY: Final = 0.5
 """Who wants that part of it, or more, is likely to want what the author says here: our choice."""
 
@@ -41,6 +43,7 @@ class Source(msgspec.Struct, gc=False):
 
     topic: Topic
     author: PeerId
+    """Empty as long as neighbours have told of it, and nothing has come."""
     tag: bytes
     eager: dict[PeerId, None]
     """Whom we send its messages; all other peers that speak the extension are told of them."""
@@ -48,8 +51,8 @@ class Source(msgspec.Struct, gc=False):
     heard: float
     parent: PeerId = b""
     """Who sends us its messages; nobody yet, or nobody any more, if empty."""
-    backup: PeerId = b""
-    """Who had its last message next."""
+    backups: tuple[PeerId, ...] = ()
+    """Who had its last message next, in this order; no more than `BACKUPS`."""
     choked: dict[PeerId, float] = msgspec.field(default_factory=dict)
     """Whom we asked not to send, and when."""
     lag: float = 0.0
@@ -70,6 +73,10 @@ class Source(msgspec.Struct, gc=False):
     shunned: dict[PeerId, float] | None = None
     """Who was a parent, and was too late; and until when it is none again. Nobody, for most."""
     messages: int = 0
+    mark: bytes = b""
+    at: float = 0.0
+    """What was heard last, a message or a probe, and when: by us, or when whoever told us of it
+    could have told us at the time."""
 
     def name_of(self, message: Message) -> bytes:
         """What one of its messages is called."""
@@ -85,6 +92,10 @@ class Source(msgspec.Struct, gc=False):
     def shuns(self, peer: PeerId, now: float) -> bool:
         """Whether somebody may not be the parent."""
         return self.shunned is not None and self.shunned.get(peer, 0.0) > now
+
+    def hear(self, mark: bytes, now: float) -> None:
+        """Something of it is here."""
+        self.mark, self.at = mark, now
 
     def measure(self, lag: float) -> None:
         """Take in how far the parent was behind."""
@@ -102,11 +113,13 @@ class Source(msgspec.Struct, gc=False):
 class Sources:
     """The sources of all topics, the longest silent first."""
 
-    __slots__ = ("_most", "by_tag", "by_topic", "evicted")
+    __slots__ = ("_most", "by_tag", "by_topic", "evicted", "foretold")
 
     def __init__(self, most: int) -> None:
         self.by_topic: dict[Topic, dict[PeerId, Source]] = {}
         self.by_tag: dict[bytes, Source] = {}
+        self.foretold: dict[Topic, dict[bytes, Source]] = {}
+        """By their tags, those of whom neighbours have told and nothing has come."""
         self.evicted = 0
         """Sources that were forgotten early to make room, or have the tag of another."""
         self._most = most
@@ -116,6 +129,41 @@ class Sources:
         known = self.by_topic.get(topic)
         return None if known is None else known.get(author)
 
+    def of(self, topic: Topic) -> Iterable[Source]:
+        """All of a topic."""
+        known, foretold = self.by_topic.get(topic, {}), self.foretold.get(topic, {})
+        return chain(known.values(), foretold.values())
+
+    def every(self) -> Iterable[Source]:
+        """All of all topics."""
+        for known in (*self.by_topic.values(), *self.foretold.values()):
+            yield from known.values()
+
+    def foretell(self, topic: Topic, name: bytes, at: float, parent: PeerId) -> bool:
+        """Enter a source that a neighbour has told of and that is not known, if there is room."""
+        tag, mark = name[:TAG_BYTES], name[TAG_BYTES:]
+        if self._count(topic) >= self._most:
+            return False
+        source = Source(topic, b"", tag, {}, at, at, parent, messages=1, mark=mark, at=at)
+        self.foretold.setdefault(topic, {})[tag] = self.by_tag[tag] = source
+        return True
+
+    def _count(self, topic: Topic) -> int:
+        return len(self.by_topic.get(topic, ())) + len(self.foretold.get(topic, ()))
+
+    def come(self, topic: Topic, author: PeerId) -> Source | None:
+        """Something has come of a source: find it, be it among those that were foretold."""
+        source = self.get(topic, author)
+        foretold = self.foretold.get(topic)
+        if source is None and foretold:
+            source = foretold.pop(tag_of(topic, author), None)
+            if source is not None:
+                source.author = author
+                self.by_topic.setdefault(topic, {})[author] = source
+            if not foretold:
+                del self.foretold[topic]
+        return source
+
     def add(
         self, topic: Topic, author: PeerId, eager: dict[PeerId, None], now: float
     ) -> Source | None:
@@ -124,11 +172,11 @@ class Sources:
         if tag in self.by_tag:
             self.evicted += 1
             return None
-        known = self.by_topic.setdefault(topic, {})
-        if len(known) >= self._most:
+        if self._count(topic) >= self._most:
             self.evicted += 1
-            self.forget(next(iter(known.values())))
-            known = self.by_topic.setdefault(topic, {})
+            oldest = self.foretold.get(topic) or self.by_topic[topic]
+            self.forget(next(iter(oldest.values())))
+        known = self.by_topic.setdefault(topic, {})
         source = known[author] = self.by_tag[tag] = Source(topic, author, tag, eager, now, now)
         return source
 
@@ -189,14 +237,15 @@ class Sources:
 
     def forget(self, source: Source) -> None:
         """Drop a source."""
-        known = self.by_topic[source.topic]
-        del known[source.author], self.by_tag[source.tag]
+        of, key = (self.by_topic, source.author) if source.author else (self.foretold, source.tag)
+        known = of[source.topic]
+        del known[key], self.by_tag[source.tag]
         if not known:
-            del self.by_topic[source.topic]
+            del of[source.topic]
 
     def leave(self, topic: Topic) -> None:
         """Drop all sources of a topic."""
-        for source in list(self.by_topic.get(topic, {}).values()):
+        for source in list(self.of(topic)):
             self.forget(source)
 
     def sweep(self, horizon: float) -> None:
@@ -208,4 +257,7 @@ class Sources:
                     break
                 silent.append(source)
             for source in silent:
+                self.forget(source)
+        for foretold in list(self.foretold.values()):
+            for source in [each for each in foretold.values() if each.heard < horizon]:
                 self.forget(source)

@@ -34,7 +34,7 @@ from rumormill.core.ids import MessageId, PeerId, Topic
 from rumormill.core.trace import CHOKE_RACE, DuplicateMessage
 from rumormill.protocols.gossipsub import reasons
 from rumormill.protocols.gossipsub.peers import GOSSIPSUB_1_3, PeerTable
-from rumormill.protocols.gossipsub.sources import YOUNG, Source, Sources
+from rumormill.protocols.gossipsub.sources import BACKUPS, YOUNG, Source, Sources
 from rumormill.protocols.gossipsub.trunk_missing import (
     ANSWERING,
     CALLING,
@@ -45,22 +45,25 @@ from rumormill.protocols.gossipsub.trunk_missing import (
 )
 from rumormill.protocols.gossipsub.trunk_outsiders import Outsiders
 from rumormill.protocols.gossipsub.trunk_parents import Parents
+from rumormill.protocols.gossipsub.trunk_past import past_of, recall
 from rumormill.protocols.gossipsub.trunk_probes import Probes
 from rumormill.protocols.pubsub.messages import Control, Message, Rpc
 from rumormill.protocols.pubsub.trunk_part import (
     ANSWER,
     CALL,
+    KEY_BYTES,
     TAG_BYTES,
     Probe,
     TrunkPart,
     key_of,
+    mark_of,
 )
 
-OPENED: Final = 2
-"""Links that a newcomer to a topic opens for all sources: our choice, one may be a bad one."""
 WISHES_MAX: Final = 5000
-"""Sources that a peer may choke or unchoke in a heartbeat: our choice, all of them once, and some
-again. A topic that is opened is all its sources, a call as many as it takes to answer one."""
+"""Sources that a peer may choke, unchoke or tell the past of in a heartbeat: our choice, all of
+them once, and some again. A call is as many as it takes to answer one."""
+PAST_TOLD: Final = WISHES_MAX // 2
+"""Sources of whose past we tell a peer in a heartbeat, which leaves it room for other wishes."""
 _CALL_PRICE: Final = 50
 HAVES_MAX: Final = 5000
 """Announcements heeded per peer and heartbeat, as with IHAVE (go)."""
@@ -69,6 +72,9 @@ ANNOUNCE: Final = "announce"
 HELD: Final = 0.005
 """Seconds that an announcement waits for others to the same peer, with which it shares an RPC: our
 choice, short beside the way of a message. What comes by the tree waits for nothing."""
+HELD_YOUNG: Final = 0.0005
+"""The same while a source is young, and half of those who have no tree yet have to ask: our choice,
+what comes in one RPC is announced in one."""
 _GENERATION: Final = 5
 """Heartbeats after which names of messages begin to be forgotten, and are after as many more; as
 long as the message cache answers requests."""
@@ -90,7 +96,7 @@ class Trunk:
     """The trees of all sources, as this peer sees them."""
 
     __slots__ = (
-        "_links", "_older", "_opened", "_own", "_recent", "_table", "_ticks", "_unsaid",
+        "_links", "_older", "_own", "_recent", "_saying", "_table", "_ticks", "_unsaid",
         "outsiders", "parents", "probes", "sources", "speakers", "wanting",
     )  # fmt: skip
 
@@ -103,9 +109,10 @@ class Trunk:
         self._own, self._table, self._links = own, table, links
         self._recent: dict[bytes, _Arrival] = {}
         self._older: dict[bytes, _Arrival] = {}
-        self._opened: dict[Topic, int] = {}
         self.outsiders = Outsiders()
         self._unsaid: dict[PeerId, list[bytes]] = {}
+        self._saying = 0.0
+        """When that is said."""
         self._ticks = 0
 
     # Peers and links.
@@ -121,28 +128,24 @@ class Trunk:
             self.speakers.setdefault(peer, Speaker())
 
     def linked(self, topic: Topic, peer: PeerId, now: float, effects: Effects) -> None:
-        """A mesh link is new. It carries announcements of the sources that have a tree.
-
-        A newcomer, who has no parents at all, opens the first of its links for all sources.
-        """
+        """A mesh link is new. It carries announcements of the sources that have a tree, beginning
+        with those that could have been made already."""
         speaker = self.speakers.get(peer)
         if speaker is None:
             return
         if not speaker.measured:
             speaker.called = now
             effects.append(Send(peer, CALLING))
-        if self.sources.by_topic.get(topic):
-            return
-        opened = self._opened.get(topic, 0)
-        if opened < OPENED:
-            self._opened[topic] = opened + 1
-            tell(peer, TrunkPart(opened=(topic,)), effects)
+        past = past_of(self.sources, topic, now)
+        if past is not None and speaker.recalled + len(past.names) <= PAST_TOLD:
+            speaker.recalled += len(past.names)
+            tell(peer, TrunkPart(past=(past,)), effects)
 
     def unlinked(self, topic: Topic, peer: PeerId, effects: Effects) -> None:
         """A mesh link is gone: whatever came over it must come from elsewhere, from now on."""
         letters = Letters()
-        for source in self.sources.by_topic.get(topic, {}).values():
-            self._lose(source, peer, letters)
+        for source in self.sources.of(topic):
+            self.parents.lose(source, peer, letters)
         letters.send(effects)
 
     def gone(self, peer: PeerId, effects: Effects) -> None:
@@ -153,31 +156,16 @@ class Trunk:
         self.probes.forget_peer(peer)
         self.wanting.forget_peer(peer)
         letters = Letters()
-        for known in self.sources.by_topic.values():
-            for source in known.values():
-                if source.shunned is not None:
-                    source.shunned.pop(peer, None)
-                self._lose(source, peer, letters)
+        for source in self.sources.every():
+            if source.shunned is not None:
+                source.shunned.pop(peer, None)
+            self.parents.lose(source, peer, letters)
         letters.send(effects)
 
     def left(self, topic: Topic) -> None:
         """We have left a topic."""
         self.sources.leave(topic)
-        self._opened.pop(topic, None)
         self.outsiders.leave(topic)
-
-    def _lose(self, source: Source, peer: PeerId, letters: Letters) -> None:
-        source.eager.pop(peer, None)
-        source.choked.pop(peer, None)
-        if source.backup == peer:
-            source.backup = b""
-        if source.parent != peer:
-            return
-        source.parent, source.backup = source.backup, b""
-        wanted = [source.parent] if source.parent else list(source.choked)
-        for other in wanted:  # with nobody to fall back on, everybody may send
-            source.choked.pop(other, None)
-            letters.unchokes.setdefault(other, []).append(source.tag)
 
     # The way of a message.
 
@@ -193,12 +181,15 @@ class Trunk:
             holders = () if missing is None else tuple(missing.announcers)
             self._recent[key] = _Arrival(message.id, source, now, holders)
             self.parents.elect(source, peer, missing, now, effects)
+            source.hear(mark_of(message.seqno), now)
+            if holders:
+                self.parents.reserve(source, holders)
 
     def _source_of(self, message: Message, sender: PeerId, now: float) -> Source | None:
         topic, author = message.topic, message.author
         if not author or not message.seqno:
             return None
-        source = self.sources.get(topic, author)
+        source = self.sources.come(topic, author)
         if source is None:
             eager = self.sources.first_eager(topic, author, self._links, sender, now)
             return self.sources.add(topic, author, eager, now)
@@ -229,12 +220,15 @@ class Trunk:
     def _second(self, source: Source, key: bytes, peer: PeerId, now: float) -> _Arrival | None:
         """Note who had a message next after the parent."""
         arrival = self._find(key)
-        if arrival is not None and not arrival.seconded and peer != source.parent:
-            arrival.seconded = peer in self._links.get(source.topic, ())
-            if arrival.seconded:
-                source.backup = peer
-                if not arrival.holders:  # the parent was ahead
-                    source.measure(arrival.at - now)
+        links = self._links.get(source.topic, ())
+        if arrival is None or peer == source.parent or peer not in links:
+            return arrival
+        if not arrival.seconded and not arrival.holders:  # the parent was ahead
+            source.backups = (peer,)
+            source.measure(arrival.at - now)
+        elif len(source.backups) < BACKUPS and peer not in source.backups:
+            source.backups += (peer,)
+        arrival.seconded = True
         return arrival
 
     def _find(self, key: bytes) -> _Arrival | None:
@@ -254,6 +248,7 @@ class Trunk:
         arrival = self._recent.get(key)
         if arrival is None:  # it is our own
             self.probes.published(message.topic, now)
+            source.hear(mark_of(message.seqno), now)
             self.sources.touch(source, now)
             arrival = self._recent[key] = _Arrival(message.id, source, now)
         holders, speakers = arrival.holders, self.speakers
@@ -275,8 +270,12 @@ class Trunk:
     ) -> None:
         """Tell peers of a message in a moment, with what else there is to tell them by then."""
         unsaid = self._unsaid
-        if not unsaid:
-            effects.append(SetTimer(ANNOUNCE, now + HELD))
+        source = self.sources.by_tag.get(name[:TAG_BYTES])
+        is_young = source is not None and now - source.born < YOUNG
+        due = now + (HELD_YOUNG if is_young else HELD)
+        if not unsaid or due < self._saying:
+            self._saying = due
+            effects.append(SetTimer(ANNOUNCE, due))
         longest = 0
         for peer in peers:
             names = unsaid.setdefault(peer, [])
@@ -326,9 +325,9 @@ class Trunk:
                 for key in filterfalse(self._older.__contains__, others):
                     self.wanting.announced(peer, key, b"", now, effects)
         echo = part.echo
-        wishes = part.choke or part.unchoke or part.opened or echo == CALL
+        wishes = part.choke or part.unchoke or part.past or echo == CALL
         if (wishes or speaker.wishes > WISHES_MAX) and self._heeds(peer, speaker, part, effects):
-            self._on_wishes(peer, part, effects)
+            self._on_wishes(peer, part, now, effects)
         if echo == ANSWER:
             self.wanting.answered(peer, now)
         if part.probes:
@@ -338,8 +337,8 @@ class Trunk:
     def _heeds(self, peer: PeerId, speaker: Speaker, part: TrunkPart, effects: Effects) -> bool:
         """Whether a peer may wish for this as well, in this heartbeat."""
         price = len(part.choke) + len(part.unchoke)
-        for topic in part.opened:
-            price += 1 + len(self.sources.by_topic.get(topic, ()))
+        for past in part.past:
+            price += 1 + len(past.names)
         if part.echo == CALL:
             price += _CALL_PRICE
         speaker.wishes += price
@@ -348,8 +347,9 @@ class Trunk:
         effects.append(trace.Refuse(peer, reasons.WISH_TOO_MANY))
         return False
 
-    def _on_wishes(self, peer: PeerId, part: TrunkPart, effects: Effects) -> None:
-        """A peer says of which sources it wants the messages, and whether it wants an answer."""
+    def _on_wishes(self, peer: PeerId, part: TrunkPart, now: float, effects: Effects) -> None:
+        """A peer says of which sources it wants the messages, whether it wants an answer, and what
+        it has heard."""
         by_tag = self.sources.by_tag
         for tag in part.choke:
             source = by_tag.get(tag)
@@ -359,10 +359,9 @@ class Trunk:
             source = by_tag.get(tag)
             if source is not None and peer in self._table.topics.get(source.topic, ()):
                 source.eager[peer] = None
-        for topic in part.opened:
-            if peer in self._table.topics.get(topic, ()):
-                for source in self.sources.by_topic.get(topic, {}).values():
-                    source.eager[peer] = None
+        for past in part.past:
+            if peer in self._links.get(past.topic, ()):
+                recall(self.sources, self._own, peer, past, now, effects)
         if part.echo == CALL:
             effects.append(Send(peer, ANSWERING))
 
@@ -451,7 +450,7 @@ class Trunk:
             if new is None or not self.probes.admits(peer):
                 effects.append(trace.Refuse(peer, reasons.PROBE_TOO_MANY, topic))
                 continue
-            source = self.sources.get(topic, author)
+            source = self.sources.come(topic, author)
             if source is None:
                 source = self.sources.add(topic, author, dict.fromkeys(links), now)
             if source is None:
@@ -459,6 +458,7 @@ class Trunk:
             if not source.parent:
                 source.parent = peer
             if new:
+                source.hear(probe.number.to_bytes(KEY_BYTES, "big"), now)
                 self._pass_on(source, probe, links, peer, now, effects)
             if peer != source.parent:
                 self.parents.choke(source, peer, now, effects)
@@ -470,7 +470,7 @@ class Trunk:
         self._ticks += 1
         self.outsiders.heartbeat()
         for speaker in self.speakers.values():
-            speaker.haves = speaker.wishes = 0
+            speaker.haves = speaker.wishes = speaker.recalled = 0
         if self._ticks % _GENERATION == 0:
             self._recent, self._older = {}, self._recent
             self.sources.sweep(now - self._table.config.trunk_memory)

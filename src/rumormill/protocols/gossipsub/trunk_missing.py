@@ -27,7 +27,7 @@ from rumormill.protocols.pubsub.trunk_part import ANSWER, CALL, TrunkPart
 ALARM: Final = "trunk"
 """The timer of what is announced and does not come."""
 
-SHORTEST_WAIT: Final = 0.005
+SHORTEST_WAIT: Final = 0.01
 LONGEST_WAIT: Final = 0.15
 """Seconds between an announcement and asking for the message. Our choice: below what people notice,
 and long enough that a link's jitter is no reason to ask."""
@@ -59,6 +59,8 @@ class Speaker(msgspec.Struct, gc=False):
     """Announcements since the last heartbeat."""
     wishes: int = 0
     """Sources that its wishes were about since then, and its calls."""
+    recalled: int = 0
+    """Sources of whose past it was told since then."""
     round_trip: float = _FIRST_ROUND_TRIP
     measured: bool = False
     called: float = 0.0
@@ -119,13 +121,15 @@ class Letters:
 
     def __init__(self) -> None:
         self.wants: dict[PeerId, list[bytes]] = {}  # keys
+        self.chokes: dict[PeerId, list[bytes]] = {}
         self.unchokes: dict[PeerId, list[bytes]] = {}
 
     def send(self, effects: Effects) -> None:
         """Send it."""
-        for peer in self.wants | self.unchokes:
-            keys, tags = self.wants.get(peer, ()), self.unchokes.get(peer, ())
-            tell(peer, TrunkPart(want=tuple(keys), unchoke=tuple(tags)), effects)
+        for peer in self.wants | self.chokes | self.unchokes:
+            lists = (said.get(peer, ()) for said in (self.wants, self.chokes, self.unchokes))
+            want, choke, unchoke = map(tuple, lists)
+            tell(peer, TrunkPart(want=want, choke=choke, unchoke=unchoke), effects)
 
 
 class Wanting:

@@ -12,8 +12,8 @@ from typing import Final
 from rumormill.core.effects import Effects, Send
 from rumormill.core.ids import PeerId, Topic
 from rumormill.protocols.gossipsub.peers import PeerTable
-from rumormill.protocols.gossipsub.sources import YOUNG, Source
-from rumormill.protocols.gossipsub.trunk_missing import SHUNNED, Missing, Speaker, tell
+from rumormill.protocols.gossipsub.sources import BACKUPS, YOUNG, Source
+from rumormill.protocols.gossipsub.trunk_missing import SHUNNED, Letters, Missing, Speaker, tell
 from rumormill.protocols.pubsub.messages import Control, Rpc
 from rumormill.protocols.pubsub.trunk_part import TAGS_MAX, TrunkPart
 
@@ -27,6 +27,14 @@ MARGIN: Final = 0.01
 """Seconds that an announcement must be ahead of the parent to count: our choice, some jitter."""
 WINS: Final = 2
 """Messages in a row that a rival must win to become the parent."""
+EARLY: Final = 0.015
+"""Seconds that one announcement must be ahead to let its sender into the race: our choice."""
+SELDOM: Final = 5.0
+"""Seconds of silence after which one announcement is enough for that: our choice, where the second
+is so far away that the tree would not keep up with those who come and go, and a copy costs little.
+"""
+INSTEAD: Final = 2
+"""Links that are opened in place of a parent when nobody is known to be next: our choice."""
 LONG: Final = 0.15
 """Seconds after its announcement from which on a lost message came too late: our choice, a round
 trip that is longer than most."""
@@ -76,6 +84,10 @@ class Parents:
             return  # said in one go: of what comes together, all is as early as the first
         source.wins, source.won = source.wins + 1, missing.since
         source.rival = first
+        if source.wins == 1 and lead > EARLY and now - source.at > SELDOM:
+            # The parent stays until the other's message is first: nothing has to be believed.
+            source.choked.pop(first, None)
+            tell(first, TrunkPart(unchoke=(source.tag,)), effects)
         if source.wins >= WINS and self._may_try(first, now):
             # The old parent sends until its next message turns out to come second.
             source.parent, source.rival, source.elected = first, b"", now
@@ -145,3 +157,36 @@ class Parents:
         if now - source.choked.get(peer, -_CHOKE_AGAIN) >= _CHOKE_AGAIN:
             source.choked[peer] = now
             effects.append(Send(peer, _choking(source.tag)))
+
+    def reserve(self, source: Source, holders: tuple[PeerId, ...]) -> None:
+        """Remember who announced a message before the parent brought it: none of them is behind
+        us."""
+        links = self._links.get(source.topic, ())
+        ahead = [each for each in holders if each in links and each != source.parent]
+        source.backups = tuple(ahead[:BACKUPS])
+
+    def lose(self, source: Source, peer: PeerId, letters: Letters) -> None:
+        """A neighbour is gone: whatever it was to a source, somebody else is now."""
+        source.eager.pop(peer, None)
+        source.choked.pop(peer, None)
+        if peer in source.backups:
+            source.backups = tuple([each for each in source.backups if each != peer])
+        if source.parent != peer:
+            return
+        if source.backups:
+            source.parent, *others = source.backups
+            source.backups = tuple(others)
+            wanted = [source.parent]
+        else:
+            source.parent = b""
+            wanted = self._nearest(source.topic, peer)
+        for other in wanted:
+            source.choked.pop(other, None)
+            letters.unchokes.setdefault(other, []).append(source.tag)
+
+    def _nearest(self, topic: Topic, without: PeerId) -> list[PeerId]:
+        """The next links of a topic, but for one."""
+        speakers = self._speakers
+        near = [peer for peer in self._links.get(topic, ()) if peer in speakers]
+        near.sort(key=lambda peer: speakers[peer].round_trip)
+        return [peer for peer in near if peer != without][:INSTEAD]

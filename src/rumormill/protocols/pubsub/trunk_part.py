@@ -45,10 +45,12 @@ NAME_BYTES: Final = 8
 FIELD: Final = varint(EXTENSION << 3 | LENGTH_DELIMITED)
 FIELD_TAG: Final = EXTENSION << 3 | LENGTH_DELIMITED
 OFFER_TAG: Final = EXTENSION << 3
-_HAVE, _WANT, _CHOKE, _UNCHOKE, _OPEN, _PROBE = (number << 3 | 2 for number in range(1, 7))
+_HAVE, _WANT, _CHOKE, _UNCHOKE = (number << 3 | 2 for number in range(1, 5))
+_PROBE: Final = 6 << 3 | 2  # 5 was another field once
 _NUMBER: Final = 3 << 3
 _ECHO: Final = 7 << 3
 _GOSSIP: Final = 8 << 3 | 2
+_PAST: Final = 9 << 3 | 2
 CALL: Final = 1
 ANSWER: Final = 2
 """What an echo says."""
@@ -57,8 +59,16 @@ NAMES_MAX: Final = 5000
 """Names of each kind in an RPC, as many as ids in an IHAVE of go's."""
 TAGS_MAX: Final = 4096
 """Tags in one list of an RPC: our choice, the sources of a whole topic."""
-TOPICS_MAX: Final = 1000
-"""Topics that are opened, and probes, in one RPC; our choice, as for GRAFT."""
+PAST_MAX: Final = 512
+"""Sources of a topic of whose past a peer is told at once: our choice, six kilobytes."""
+FIELDS_MAX: Final = 1000
+"""Probes, topics whose past is told, and what is unknown, in one RPC; our choice, as for GRAFT."""
+TICK: Final = 1e-4
+"""Seconds in which the past is counted: our choice, exact beside what networks take."""
+_AGE_BYTES: Final = 3
+AGE_MAX: Final = TICK * ((1 << 8 * _AGE_BYTES) - 1)
+"""Seconds, half an hour: what is as old or older is told as being that old."""
+_PAST_BYTES: Final = NAME_BYTES + _AGE_BYTES
 _LIST_MOST: Final = {_WANT: NAMES_MAX, _CHOKE: TAGS_MAX, _UNCHOKE: TAGS_MAX, _GOSSIP: NAMES_MAX}
 """Items of the lists that are there once; all of them take four bytes."""
 SOURCE_BYTES: Final = 128
@@ -73,6 +83,16 @@ class Probe(msgspec.Struct, frozen=True, gc=False):
     number: int
 
 
+class Past(msgspec.Struct, frozen=True, gc=False):
+    """What a peer has heard last of a topic's sources, and how long ago."""
+
+    topic: Topic
+    names: tuple[bytes, ...]
+    """Of each source the last message, or in place of its mark the number of its last probe."""
+    ages: tuple[float, ...]
+    """Seconds for which it has had each."""
+
+
 class TrunkPart(msgspec.Struct, frozen=True, gc=False):
     """The extension's part of an RPC."""
 
@@ -85,13 +105,13 @@ class TrunkPart(msgspec.Struct, frozen=True, gc=False):
     """Tags of sources of which the sender wants announcements only."""
     unchoke: tuple[bytes, ...] = ()
     """Tags of sources of which it wants the messages."""
-    opened: tuple[Topic, ...] = ()
-    """Topics of which it wants the messages of every source."""
     probes: tuple[Probe, ...] = ()
     echo: int = 0
     """`CALL` asks for an `ANSWER`, at once: so the sender learns how long one takes."""
     gossip: tuple[bytes, ...] = ()
     """Keys of messages that the sender has had for a while."""
+    past: tuple[Past, ...] = ()
+    """What it could have announced to us, had the link been there."""
 
 
 @lru_cache(TAGS_MAX)
@@ -130,10 +150,10 @@ def _inner_size(part: TrunkPart) -> int:
     for items in (part.want, part.choke, part.unchoke, part.gossip):
         if items:
             size += field_size(len(items[0]) * len(items))
-    for topic in part.opened:
-        size += field_size(len(topic.encode()))
     for probe in part.probes:
         size += field_size(_probe_size(probe))
+    for past in part.past:
+        size += field_size(_past_size(past))
     return size + 2 if part.echo else size
 
 
@@ -150,6 +170,10 @@ def _grouped(names: tuple[bytes, ...]) -> list[bytes]:
     return groups
 
 
+def _past_size(past: Past) -> int:
+    return field_size(len(past.topic.encode())) + field_size(_PAST_BYTES * len(past.names))
+
+
 def _probe_size(probe: Probe) -> int:
     texts = field_size(len(probe.topic.encode())) + field_size(len(probe.source))
     return texts + 1 + varint_size(probe.number)
@@ -161,7 +185,6 @@ def encode_part(part: TrunkPart) -> bytes:
     for number, items in enumerate((part.want, part.choke, part.unchoke), 2):
         if items:
             parts.append(bytes_field(number, b"".join(items)))
-    parts += [string_field(5, topic) for topic in part.opened]
     for probe in part.probes:
         texts = string_field(1, probe.topic) + bytes_field(2, probe.source)
         parts.append(bytes_field(6, texts + varint_field(3, probe.number)))
@@ -169,17 +192,24 @@ def encode_part(part: TrunkPart) -> bytes:
         parts.append(varint_field(7, part.echo))
     if part.gossip:
         parts.append(bytes_field(8, b"".join(part.gossip)))
+    for past in part.past:
+        told = bytes_field(2, b"".join(map(_encoded_past, past.names, past.ages)))
+        parts.append(bytes_field(9, string_field(1, past.topic) + told))
     inner = b"".join(parts)
     return b"".join((FIELD, varint(len(inner)), inner))
+
+
+def _encoded_past(name: bytes, age: float) -> bytes:
+    return name + round(min(max(age, 0.0), AGE_MAX) / TICK).to_bytes(_AGE_BYTES, "big")
 
 
 def read_part(data: bytes, position: int, end: int, topic_bytes: int) -> TrunkPart:
     """Read the extension's field; it is refused as a whole if anything in it is too long."""
     lists: dict[int, tuple[bytes, ...]] = {}
     have: list[bytes] = []
-    opened: list[Topic] = []
     probes: list[Probe] = []
-    echo = 0
+    pasts: list[Past] = []
+    echo = unknown = told = 0
     while position < end:
         tag, start, position = next_field(data, position, end)
         if tag == _HAVE:
@@ -190,19 +220,21 @@ def read_part(data: bytes, position: int, end: int, topic_bytes: int) -> TrunkPa
             if tag in lists:
                 raise DecodeError("trunk-repeated", "a list occurs twice")
             lists[tag] = _read_items(data, start, position, KEY_BYTES, _LIST_MOST[tag])
-        elif len(opened) + len(probes) >= TOPICS_MAX:
-            raise DecodeError("too-many-fields", f"more than {TOPICS_MAX} in the extension")
-        elif tag == _OPEN:
-            opened.append(_read_topic(data[start:position], topic_bytes))
+        elif len(probes) + len(pasts) + unknown >= FIELDS_MAX:
+            raise DecodeError("too-many-fields", f"more than {FIELDS_MAX} in the extension")
         elif tag == _PROBE:
             probes.append(_read_probe(data, start, position, topic_bytes))
+        elif tag == _PAST:
+            told += (position - start) // _PAST_BYTES
+            if told > NAMES_MAX:
+                raise DecodeError("too-many-fields", f"the past of more than {NAMES_MAX} sources")
+            pasts.append(_read_past(data, start, position, topic_bytes))
         elif tag == _ECHO:
             echo = read_varint(data, start, position)[0] & 3
         else:
-            opened.append("")  # counts what is unknown, and names nothing
+            unknown += 1
     want, choke, unchoke, gossip = (lists.get(tag, ()) for tag in _LIST_MOST)
-    named = tuple(topic for topic in opened if topic)
-    return TrunkPart(tuple(have), want, choke, unchoke, named, tuple(probes), echo, gossip)
+    return TrunkPart(tuple(have), want, choke, unchoke, tuple(probes), echo, gossip, tuple(pasts))
 
 
 def _read_items(data: bytes, start: int, end: int, width: int, most: int) -> tuple[bytes, ...]:
@@ -233,6 +265,19 @@ def _read_probe(data: bytes, position: int, end: int, topic_bytes: int) -> Probe
     return Probe(_read_topic(topic, topic_bytes), source, number)
 
 
+def _read_past(data: bytes, position: int, end: int, topic_bytes: int) -> Past:
+    topic = b""
+    told: tuple[bytes, ...] = ()
+    for tag, start, stop in item_fields(data, position, end):
+        if tag == _HAVE:
+            topic = data[start:stop]
+        elif tag == _WANT:
+            told = _read_items(data, start, stop, _PAST_BYTES, PAST_MAX)
+    names = tuple([each[:NAME_BYTES] for each in told])
+    ages = tuple([int.from_bytes(each[NAME_BYTES:], "big") * TICK for each in told])
+    return Past(_read_topic(topic, topic_bytes), names, ages)
+
+
 def operations_of(part: TrunkPart) -> tuple[OperationMeta, ...]:
     """What a trace says of the extension's part."""
     return tuple(compress(_OPERATIONS, astuple(part)))
@@ -240,6 +285,6 @@ def operations_of(part: TrunkPart) -> tuple[OperationMeta, ...]:
 
 _OPERATIONS: Final = tuple(
     OperationMeta(name)
-    for name in ("have", "want", "choke", "unchoke", "open", "probe", "echo", "gossip")
+    for name in ("have", "want", "choke", "unchoke", "probe", "echo", "gossip", "past")
 )
 """In the order of the part's fields."""
