@@ -9,7 +9,7 @@ from functools import partial
 from rumormill.core.ids import PeerId, Topic
 from rumormill.core.randomness import Randomness
 from rumormill.protocols.pubsub import messages
-from rumormill.protocols.pubsub.trunk_part import Probe, TrunkPart, tag_of
+from rumormill.protocols.pubsub.trunk_part import Past, Probe, TrunkPart, tag_of
 from rumormill.protocols.scraps import some_peer, some_topic
 
 _BACKOFFS = (0, 1, 60, 3600, 2**63 - 1, 2**64 - 1)
@@ -40,7 +40,9 @@ def junk_rpc(randomness: Randomness, peers: list[PeerId], topics: list[Topic]) -
 
     def trunk() -> TrunkPart:
         probes = tuple(Probe(topic(), peer(), some(9)) for _ in range(some(3)))
-        return TrunkPart(names(), names(), tags(), tags(), (topic(),), probes)
+        heard = names()
+        past = Past(topic(), heard, tuple(float(some(900)) for _ in heard))
+        return TrunkPart(names(), names(), tags(), tags(), probes, past=(past,))
 
     control = messages.Control(
         ihave=tuple(messages.IHave(topic(), ids()) for _ in range(some(3))),
