@@ -695,3 +695,31 @@ def test_the_decay_of_what_weighs_nothing_may_be_any_number(decay: float) -> Non
         score.refresh(now)
         assert math.isfinite(score.score(b"peer", now))
     assert counted(score, b"peer").topics["news"].first <= 1
+
+
+def test_who_is_grafted_in_hundreds_of_topics_is_added_up_once(monkeypatch) -> None:
+    """A graft changes no score by itself, so a heartbeat that asks each time costs what it does."""
+    added_up = []
+    compute = PeerScore._compute_earned
+
+    def counting(self, stats):
+        added_up.append(stats)
+        return compute(self, stats)
+
+    monkeypatch.setattr(PeerScore, "_compute_earned", counting)
+    score = PeerScore(HARDENING_SCORE)
+    score.add_peer(A, "", 0.0)
+    score.refresh(1.0)
+    for number in range(300):
+        score.graft(A, f"topic {number}", 1.0)
+        assert score.score(A, 1.0) == 0.0
+    assert len(added_up) <= 1
+
+
+def test_who_is_grafted_again_loses_what_its_time_in_the_mesh_was_worth() -> None:
+    """There the graft itself changes the score."""
+    score = scoring(topic(time_in_mesh_weight=1.0, time_in_mesh_quantum=1.0, time_in_mesh_cap=99.0))
+    score.refresh(10.0)
+    assert score.score(A, 10.0) == 10.0
+    score.graft(A, T, 10.0)
+    assert score.score(A, 10.0) == 0.0

@@ -241,10 +241,10 @@ class PeerScore:
     def graft(self, peer: PeerId, topic: Topic, now: float) -> None:
         """A peer was taken into the mesh of a topic."""
         stats = self._active.get(peer)
-        if stats is not None:
-            topic_stats = self._topic_stats(stats, topic)
-            if topic_stats is not None:
-                topic_stats.grafted = now
+        if stats is not None and (topic_stats := self._topic_stats(stats, topic)) is not None:
+            before = self._topic_score(topic_stats)
+            topic_stats.grafted = now
+            if self._topic_score(topic_stats) != before:  # a heartbeat may graft in hundreds
                 stats.earned = None
 
     def prune(self, peer: PeerId, topic: Topic, now: float) -> None:
