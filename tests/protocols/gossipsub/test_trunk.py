@@ -33,6 +33,17 @@ def grown(rig: Rig, count: int = 16, **changes: Any) -> list[int]:
     return peers
 
 
+def come_late(rig: Rig, peers: list[int]) -> int:
+    """One more peer, which is linked to some of those that were there before."""
+    (late,) = rig.add(1, trunk=True)
+    for peer in peers[:6]:
+        rig.connect(late, peer)
+    rig.run(0.1)
+    rig.subscribe([late])
+    rig.run(3)
+    return late
+
+
 def published(rig: Rig, peer: int, count: int = 10) -> list[bytes]:
     """Publish so many messages, a fifth of a second apart."""
     told = [b"said %d" % number for number in range(count)]
@@ -469,12 +480,7 @@ def test_a_new_link_carries_announcements() -> None:
     """It brings no messages as long as those that are there do."""
     rig = Rig(latency=LATENCY)
     peers = grown(rig)
-    (late,) = rig.add(1, trunk=True)
-    for peer in peers[:6]:
-        rig.connect(late, peer)
-    rig.run(0.1)
-    rig.subscribe([late])
-    rig.run(3)
+    late = come_late(rig, peers)
     told = published(rig, peers[0])
     assert rig.data(late) == told
     assert not rig.trace(DuplicateMessage, late)

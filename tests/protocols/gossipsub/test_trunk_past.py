@@ -3,6 +3,7 @@
 from protocols.gossipsub.test_trunk import (
     AUTHOR,
     LATENCY,
+    come_late,
     foreign,
     grown,
     name_of,
@@ -16,6 +17,7 @@ from protocols.gossipsub.test_trunk import (
 from protocols.gossipsub.test_trunk_copies import settled
 from protocols.pubsub_rig import Rig
 from protocols.router_inputs import signed
+from rumormill.core.effects import Effects, Send
 from rumormill.core.trace import DuplicateMessage, Penalise, Refuse
 from rumormill.protocols.gossipsub import reasons
 from rumormill.protocols.gossipsub.sources import BACKUPS, YOUNG, Source
@@ -59,12 +61,7 @@ def test_who_comes_late_gets_everything_once_and_asks_for_nothing() -> None:
     """Its parents stand before the first message comes, and nothing goes where it is known."""
     rig = Rig(latency=LATENCY)
     peers = grown(rig)
-    (late,) = rig.add(1, trunk=True)
-    for peer in peers[:6]:
-        rig.connect(late, peer)
-    rig.run(0.1)
-    rig.subscribe([late])
-    rig.run(3)
+    late = come_late(rig, peers)
     copies = len(rig.trace(DuplicateMessage))
     told = [b"said %d" % number for number in range(5)]
     for data in told:
@@ -201,7 +198,32 @@ def test_no_more_of_the_past_is_told_or_heeded_than_is_useful() -> None:
     (past,) = [past for part in parts(rig, later) for past in part.past]
     assert len(past.names) == PAST_MAX
     assert past.names[0][:4] == tag_of("news", b"author %d" % (PAST_MAX + 19))
-    assert PAST_TOLD < WISHES_MAX
+
+
+def test_a_peer_is_told_the_past_of_no_more_sources_than_it_heeds_in_a_heartbeat() -> None:
+    """However many topics it is linked in at once; in the next one there is room again."""
+    rig = Rig(latency=LATENCY)
+    peer, (puppet, *_) = newcomer(rig, 1)
+    trunk = rig.router(peer).trunk
+    assert trunk is not None
+    topics = [f"topic {number}" for number in range(PAST_TOLD // PAST_MAX + 2)]
+    for topic in topics:
+        for number in range(PAST_MAX):
+            source = trunk.sources.add(topic, b"%d" % number, {}, 0.0)
+            assert source is not None
+            source.hear(bytes(4), 0.0)
+
+    def told() -> int:
+        effects: Effects = []
+        for topic in topics:
+            trunk.linked(topic, rig.id(puppet), 1.0, effects)
+        sent = [each.message.control.trunk for each in effects if isinstance(each, Send)]
+        return sum(len(past.names) for part in sent for past in part.past)
+
+    assert PAST_TOLD - PAST_MAX < told() <= PAST_TOLD < WISHES_MAX
+    assert told() == 0
+    trunk.heartbeat(1.0)
+    assert told() > 0
 
 
 def test_of_a_source_that_speaks_seldom_one_early_announcement_is_enough() -> None:
